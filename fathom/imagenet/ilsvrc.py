@@ -14,7 +14,7 @@ from fathom.core.data.dataset import Conversion, Reading, Report
 from fathom.errors import FathomError, cause
 from fathom.imagenet import ground_truth, synthetic, tree
 from fathom.imagenet.convert import write_shards
-from fathom.imagenet.images import decode
+from fathom.imagenet.images import UNDECODABLE, decode
 from fathom.imagenet.tfrecord import RecordImages
 from fathom.system.processor import available_cores
 
@@ -182,16 +182,23 @@ def check_images(images: Images, indices: np.ndarray, classes: int) -> None:
     for index in indices:
         try:
             _, label = next(iterator)
-        except tf.errors.InvalidArgumentError as error:
-            reason = "it is not a whole JPEG or PNG image"
-            raise FathomError(f"{images.describe(index)} cannot be used: {reason}") from error
         except tf.errors.OpError as error:
-            raise FathomError(f"{images.describe(index)} cannot be used: {cause(error)}") from error
+            reason = _fault(images, index)
+            raise FathomError(f"{images.describe(index)} cannot be used: {reason}") from error
         if not 0 <= label < classes:
             raise FathomError(
                 f"{images.describe(index)} has label {label}, outside 0..{classes - 1}: is "
                 "--set background_class right?"
             )
+
+
+def _fault(images: Images, index: int) -> str:
+    """Returns why an image cannot be used: it cannot be read, or else not be decoded."""
+    try:
+        images.read(tf.constant(index))
+    except tf.errors.OpError as error:
+        return cause(error)
+    return UNDECODABLE
 
 
 def _root(directory: Path) -> Path:

@@ -37,6 +37,9 @@ class Augmentation:
     augment: bool = True  # at random; otherwise the unchanged centre at the minimum scale
 
 
+UNDECODABLE = "it is not a whole JPEG or PNG image"
+
+
 def image_sides(encoded: tf.Tensor) -> tf.Tensor:
     """Returns an encoded image's height and width in pixels, int32 [2].
 

@@ -14,7 +14,12 @@ import tensorflow as tf
 from fathom.core.data.pipeline import DataLoader, Sampler
 from fathom.errors import FathomError, cause
 from fathom.imagenet.ilsvrc import ImageNet, Images
-from fathom.imagenet.images import Augmentation, evaluation_image, training_image
+from fathom.imagenet.images import (
+    UNDECODABLE,
+    Augmentation,
+    evaluation_image,
+    training_image,
+)
 from fathom.system.device import CPU
 
 _TRIES = 20
@@ -175,7 +180,7 @@ class _Loader:
             try:
                 return self.prepare(encoded, seed), label
             except tf.errors.OpError:
-                self._note_bad(int(index), "it is not a whole JPEG or PNG image")
+                self._note_bad(int(index), UNDECODABLE)
                 return None
 
     def _note_bad(self, index: int, reason: str) -> None:

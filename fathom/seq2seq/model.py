@@ -72,7 +72,7 @@ class Seq2Seq(Translation):
         """Returns the number of omitted pairs by reason."""
         counts = {
             "pairs with a blank side": self.corpus.blank,
-            "test pairs with a blank side": self.texts.test.blank if self.texts.test else 0,
+            "test pairs with a blank side": self.blank_test_pairs,
             "pairs longer than the largest bucket": int(np.sum(self.assigned == len(self.shapes))),
         }
         return {reason: number for reason, number in counts.items() if number}

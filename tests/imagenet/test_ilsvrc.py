@@ -312,6 +312,10 @@ def test_damaged_records_are_named_and_their_labels_are_checked(tmp_path):
     content[-50] ^= 1
     shard.write_bytes(content)
     assert "train-00000-of-00001 record 1 cannot be used" in fault_of(tmp_path)
+    write(shard, b"no example")
+    fault = fault_of(tmp_path)
+    assert "train-00000-of-00001 record 0 cannot be used" in fault
+    assert "JPEG" not in fault
 
 
 # ------------------------------------------------------------ TFRecord shards

@@ -71,9 +71,7 @@ class Transformer(Translation):
         cut = np.sum(batches.assign(self.test, self.shapes) == longest)
         counts = {
             "left out: pairs with a blank side": sum(text.blank for text in self.texts.training),
-            "left out: test pairs with a blank side": self.texts.test.blank
-            if self.texts.test
-            else 0,
+            "left out: test pairs with a blank side": self.blank_test_pairs,
             "left out: training pairs longer than the largest length": left_out,
             "cut: test pairs longer than the largest length": cut,
         }

@@ -124,6 +124,11 @@ class Translation(nn.NeuralNetworkModel):
         self.test = self.encode(self.test_pairs)
 
     @property
+    def blank_test_pairs(self) -> int:
+        """Number of test pairs that are left out, as a side is blank."""
+        return self.texts.test.blank if self.texts.test else 0
+
+    @property
     def steps_per_epoch(self) -> int:
         """Number of batches in one pass over the training pairs."""
         return self._order(self.assigned).steps_per_epoch

@@ -214,20 +214,20 @@ def test_functions_of_the_network_are_followed(described):
 
 
 def test_a_call_names_the_overload_of_its_function(described):
-    functions, calls = [], []
-    for overload, n in (("", 5), ("wide", 11)):
-        product = helper.make_node("MatMul", ["a", "b"], ["c"])
-        signature = ["a", "b"], ["c"], [product], [helper.make_opsetid("", 22)]
-        functions.append(helper.make_function("own", "F", *signature, overload=overload))
-        if overload:
-            functions[-1].node.add().CopyFrom(helper.make_node("MatMul", ["c", "d"], ["e"]))
-            functions[-1].input.append("d")
-            functions[-1].output[:] = ["e"]
-        inputs = ["x", "w", "v"] if overload else ["x", "w"]
-        calls.append(helper.make_node("F", inputs, [f"y{n}"], domain="own", overload=overload))
-    weights = [weight("w", 7, 5), weight("v", 5, 11)]
-    found = described(calls, {"x": (3, 7)}, weights, functions=functions)
-    assert found.macs == 2 * 3 * 7 * 5 + 3 * 5 * 11
+    one, two = (helper.make_node("MatMul", [each, "b"], ["c"]) for each in ("a", "t"))
+    first = helper.make_node("MatMul", ["a", "b"], ["t"])
+    functions = [
+        helper.make_function(
+            "own", "F", ["a", "b"], ["c"], nodes, [helper.make_opsetid("", 22)], overload=overload
+        )
+        for overload, nodes in (("", [one]), ("twice", [first, two]))
+    ]
+    calls = [
+        helper.make_node("F", [x, "w"], [y], domain="own", overload=overload)
+        for x, y, overload in (("x", "h", ""), ("h", "y", "twice"))
+    ]
+    found = described(calls, {"x": (4, 3)}, [weight("w", 3, 3)], functions=functions)
+    assert found.macs == (1 + 2) * 4 * 3 * 3
 
 
 def body_of_loop(*weights):
