@@ -461,7 +461,13 @@ class NeuralNetworkModel(Workload):
         return self.record()
 
     def record(self) -> RunResult:
-        """Returns the record of the last run, even if it ended early."""
+        """Returns the record of the last run, even if it ended early.
+
+        Raises:
+            FathomError: nothing has run.
+        """
+        if "run" not in self.sections:
+            raise FathomError(f"the {self.name} model has not run: call run() first")
         return record.of(self)
 
     def evaluate(self) -> dict[str, float]:

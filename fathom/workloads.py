@@ -173,10 +173,7 @@ def _check(kind: type, name: str, forward_only: bool = False) -> None:
 
     if not isinstance(kind, type) or not issubclass(kind, NeuralNetworkModel):
         raise FathomError(f"{kind!r} is not a subclass of fathom.nn.NeuralNetworkModel")
-    lacks = sorted(kind.__abstractmethods__)
-    lacks += [part for part in ("title", "datasets", "Hyperparameters") if not hasattr(kind, part)]
-    if lacks:
-        raise FathomError(f"{kind.__name__} does not define {', '.join(lacks)}")
+    _require(kind, "title", "datasets", "Hyperparameters")
     if getattr(kind, "name", None) != name:
         raise FathomError(f"the name of {kind.__name__} is not {name}")
     datasets = kind.datasets
@@ -186,6 +183,8 @@ def _check(kind: type, name: str, forward_only: bool = False) -> None:
         raise FathomError(
             f"{kind.__name__}.datasets does not list classes of fathom.core.data.DataSet"
         )
+    for each in datasets:
+        _require(each, "name", "title", "licence", "home_page", "layout")
     hyperparameters = kind.Hyperparameters
     if not isinstance(hyperparameters, type) or not issubclass(
         hyperparameters, options.Hyperparameters
@@ -193,5 +192,14 @@ def _check(kind: type, name: str, forward_only: bool = False) -> None:
         raise FathomError(
             f"{kind.__name__}.Hyperparameters is not a fathom.options.Hyperparameters"
         )
+    _require(hyperparameters, "batch_size")
     if forward_only and not kind.forward_only:
         raise FathomError(f"{kind.__name__} does not set forward_only")
+
+
+def _require(kind: type, *attributes: str) -> None:
+    """Raises FathomError if a class lacks attributes or abstract methods."""
+    lacks = sorted(getattr(kind, "__abstractmethods__", ()))
+    lacks += [each for each in attributes if not hasattr(kind, each)]
+    if lacks:
+        raise FathomError(f"{kind.__name__} does not define {', '.join(lacks)}")

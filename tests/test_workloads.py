@@ -60,6 +60,22 @@ def test_the_sets_of_workloads_have_names(install):
         (('name = "sound"', 'name, Hyperparameters = "sound", dict'), "Hyperparameters is not a"),
         (('name = "sound"', 'name, datasets = "sound", ()'), "Sound.datasets does not list cla"),
         (('name = "sound"', 'name, datasets = "sound", (3,)'), "Sound.datasets does not list cla"),
+        (
+            (
+                'name = "sound"',
+                'name, datasets = "sound", (type("Waves", (__import__'
+                '("fathom.core.data").core.data.DataSet,), {"name": "waves"}),)',
+            ),
+            "Waves does not define load, synthesize, verify, title, licence, home_page, layout",
+        ),
+        (
+            (
+                'name = "sound"',
+                'name, Hyperparameters = "sound", __import__'
+                '("fathom.options").options.Hyperparameters',
+            ),
+            "Hyperparameters does not define batch_size",
+        ),
         (("SoundFwd(Sound)", "SoundForward(Sound)"), "has no attribute 'SoundFwd'"),
         (("forward_only = True", "pass"), "SoundFwd does not set forward_only"),
         (

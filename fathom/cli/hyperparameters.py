@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, get_type_hints
 
 from rich.table import Table
 
-from fathom.options import Hyperparameters, RunOptions
+from fathom.options import Allowed, Hyperparameters, RunOptions
 
 if TYPE_CHECKING:
     from fathom.nn import NeuralNetworkModel
@@ -30,7 +30,7 @@ def _table(kind: str, options: type[Hyperparameters | RunOptions]) -> Table:
         shown.add_row(
             field.name,
             default.lower() if isinstance(field.default, bool) else default,
-            field.metadata["allowed"].describe(hints[field.name]),
-            *(field.metadata[part] for part in ("unit", "about", "source")),
+            field.metadata.get("allowed", Allowed()).describe(hints[field.name]),
+            *(field.metadata.get(part, "") for part in ("unit", "about", "source")),
         )
     return shown

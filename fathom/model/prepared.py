@@ -56,7 +56,7 @@ def prepare(model: Workload, settings: options.Setup) -> Prepared:
         FathomError: unusable options or checkpoints.
     """
     _check_batches(model)
-    variables = model.built.variables() | model.state()
+    variables = model.built.variables() | _state(model)
     checkpoints = _open_checkpoints(model, variables, settings)
     strategies.agree(lambda: dict(_facts(model, settings, variables)))
     simulation = model.built.simulation
@@ -82,6 +82,16 @@ def prepare(model: Workload, settings: options.Setup) -> Prepared:
         stop=model.built.collectives.stop if model.built.collectives else bool,
     )
     return Prepared(compiled, runner)
+
+
+def _state(model: Workload) -> Variables:
+    """Returns the workload's own variables by name."""
+    state = model.state()
+    if not isinstance(state, dict) or not all(isinstance(v, tf.Variable) for v in state.values()):
+        raise FathomError(
+            f"state of {model.name} must return a dictionary of tf.Variables, not {state!r:.60}"
+        )
+    return state
 
 
 def _facts(

@@ -70,8 +70,11 @@ class StepFunctions:
         outputs = self._model.evaluation_outputs(inputs)
         self._built.noise_step.assign_add(1)
         metrics = self._model.build_evaluation(inputs, labels, outputs)
-        if not metrics:
-            raise FathomError(f"build_evaluation of {self._model.name} returns no metric")
+        if not isinstance(metrics, dict) or not metrics or "examples" in metrics:
+            raise FathomError(
+                f"build_evaluation of {self._model.name} must return a dictionary of metrics by "
+                f"name, without one named examples, not {metrics!r:.60}"
+            )
         for name, values in metrics.items():
             self._require_rank(1, f"the metric {name}", values)
         return metrics
@@ -101,10 +104,10 @@ class StepFunctions:
         return replicas.weighted(loss, self._model.loss_denominator(labels))
 
     def _require_rank(self, rank: int, name: str, values: tf.Tensor) -> None:
-        if values.shape.rank not in (rank, None):
+        if not tf.is_tensor(values) or values.shape.rank not in (rank, None):
             wanted = ("a scalar", "a value of each example")[rank]
-            shape = [*values.shape]
-            raise FathomError(f"{name} of {self._model.name} has shape {shape}: expected {wanted}")
+            found = f"has shape {[*values.shape]}" if tf.is_tensor(values) else f"is {values!r:.60}"
+            raise FathomError(f"{name} of {self._model.name} {found}: expected {wanted}")
 
     def _loss_of_microbatches(self, batch: Batch) -> tf.Tensor:
         """Returns the loss of a batch, the sum of its microbatches' terms."""

@@ -430,7 +430,7 @@ class Workload(abc.ABC):
         rate.assign(rate * (now / cast(float, before)) if known else now)
 
     def end_step(self, number: int) -> None:
-        """Called after each training step, counting from 0."""
+        """Called after each training step that ran, counting from 0."""
 
     def end_epoch(self, epoch: int) -> None:
         """Called after the last step of each epoch, counting from 0; for schedules."""

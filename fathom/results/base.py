@@ -23,7 +23,7 @@ from typing_extensions import Self
 
 from fathom.errors import FathomError
 from fathom.options import DEVICE_KINDS, FIXED_PATTERN, PRECISIONS
-from fathom.system.files import atomic_write, read_file
+from fathom.system.files import atomic_write, read_file, user_path
 
 _LONGEST = 60  # characters of an invalid value in a message
 _NANOSECOND_DIGITS = 9
@@ -104,23 +104,23 @@ class Document(Record):
         """Returns the text of the file."""
         return json.dumps(self.to_plain(), indent=self.indent) + "\n"
 
-    def write(self, path: Path) -> None:
+    def write(self, path: str | Path) -> None:
         """Writes the document atomically.
 
         Raises:
             FathomError: the file cannot be written.
         """
-        with atomic_write(path) as temporary:
+        with atomic_write(user_path(path)) as temporary:
             temporary.write_text(self.to_json())
 
     @classmethod
-    def read(cls, path: Path) -> Self:
+    def read(cls, path: str | Path) -> Self:
         """Reads a file.
 
         Raises:
             FathomError: it cannot be read, is damaged, or has another schema version.
         """
-        return cls.parse(read_file(path), str(path))
+        return cls.parse(read_file(user_path(path)), str(path))
 
     @classmethod
     def parse(cls, text: str | bytes, source: str) -> Self:

@@ -8,6 +8,7 @@ from rich.console import Console
 from fathom import workloads
 from fathom.cli import hyperparameters
 from fathom.cli.run import run_workload
+from fathom.options import Hyperparameters
 
 
 @pytest.mark.parametrize("width", [80, 160])
@@ -25,6 +26,16 @@ def test_every_option_is_documented_in_a_table_that_loses_nothing(workload, widt
     ):
         assert field.metadata["about"]
         assert field.name in printed or width == 80  # where it is folded into two lines
+
+
+def test_a_field_with_a_plain_default_has_a_row():
+    @dataclasses.dataclass(frozen=True)
+    class Plain(Hyperparameters):
+        batch_size: int = 50
+
+    console = Console(file=io.StringIO(), width=80)
+    console.print(hyperparameters._table("hyperparameter", Plain))
+    assert "batch_size" in console.file.getvalue()
 
 
 def test_help_after_set_needs_no_data_and_prints_defaults_limits_units_and_sources(

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from fathom import Autoenc, FathomError, Residual
 from fathom.core.training.optimizers import GradientDescent
+from fathom.results.records import RunResult
 
 SMALL = {"hidden_units": 8, "latents": 2, "batch_size": 20}
 
@@ -77,7 +78,17 @@ def test_what_a_script_sets_before_the_setup_stays(tmp_path):
             lambda: {"m": tf.ones([])},
             r"metric m of autoenc has shape \[\]: expected a value",
         ),
-        ("build_evaluation", dict, "build_evaluation of autoenc returns no metric"),
+        ("build_loss", lambda: None, "the loss of autoenc is None: expected a scalar"),
+        ("build_loss", lambda: 1.0, r"the loss of autoenc is 1\.0: expected a scalar"),
+        ("build_evaluation", lambda: {"m": [1.0]}, r"metric m of autoenc is \[1.0\]: expected"),
+        (
+            "build_evaluation",
+            lambda: {"examples": tf.ones(2)},
+            "build_evaluation of autoenc must return a dict.*without one named examples",
+        ),
+        ("state", lambda: [tf.Variable(1.0)], "state of autoenc must return a dict.*Variable"),
+        ("state", lambda: {"seen": 3}, "state of autoenc must return a dict.*{'seen': 3}"),
+        ("build_evaluation", dict, "build_evaluation of autoenc must return a dict.*not {}"),
         (
             "build_evaluation",
             lambda: {"m": tf.ones(1), "n": tf.ones(2)},
@@ -90,6 +101,29 @@ def test_a_mistake_in_a_hook_is_named(method, hook, message):
     setattr(model, method, lambda *_: hook())
     with pytest.raises(FathomError, match=message):
         (model.setup(), model.evaluate())
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        (lambda images: tf.cast(images, tf.float64), r"float64 \[784\]"),
+        (lambda images: images[:, :700], r"float32 \[700\]"),
+    ],
+)
+def test_batches_unlike_the_declared_inputs_are_named(model, change, shown):
+    model.prepare = lambda batch, seed: (change(tf.cast(batch[0], tf.float32)),)
+    message = rf"a batch has examples of {shown}: build_inputs .* declare float32 \[784\]"
+    with pytest.raises(FathomError, match=message):
+        model.run(n_steps=1)
+
+
+def test_there_is_no_record_before_a_run(tmp_path):
+    model = Autoenc("/cpu:0", SMALL)
+    model.setup()
+    with pytest.raises(FathomError, match=r"autoenc model has not run: call run\(\) first"):
+        model.record()
+    model.run(n_steps=1).write(str(tmp_path / "result.json"))
+    assert RunResult.read(str(tmp_path / "result.json")).workload == "autoenc"
 
 
 def test_test_data_are_required_of_a_model_that_is_set_up():

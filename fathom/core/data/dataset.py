@@ -289,7 +289,7 @@ def locate(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> Da
 
     Raises:
         FathomError: ``data_dir`` or ``$FATHOM_DATA_DIR`` is not a folder, a folder cannot be read,
-            or the cache cannot be written.
+            the cache cannot be written, or ``synthesize`` writes nothing.
     """
     source = find(dataset, data_dir, seed)
     if source.kind != "synthetic":
@@ -298,4 +298,6 @@ def locate(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> Da
         make_cache_folder(source.directory.parent, otherwise=", or use --data-dir")
         with atomic_directory(source.directory) as temporary:
             dataset.synthesize(temporary, seed)
+            if not any(temporary.iterdir()):
+                raise FathomError(f"{dataset.__name__}.synthesize writes no file")
     return source

@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from fathom.errors import FathomError
 from fathom.system import private
 
 Batch = tuple[tf.Tensor, ...]
@@ -42,6 +43,7 @@ class CompiledStep:
         xla: bool,
         call: Step | None = None,
     ) -> None:
+        self._declared, self._leading = signatures, 1 if steps_per_call == 1 else 2
         shapes = {_shapes(signature) for signature in signatures}
         self.unseen_shapes = shapes if len(shapes) > 1 else set()
         self.single = _trace(step, signatures, xla and steps_per_call == 1)
@@ -53,6 +55,16 @@ class CompiledStep:
                 for signature in signatures
             ]
             self.call = _trace(lambda *block: self._span.run(self.single, *block), blocks, xla)
+
+    def check(self, batch: Batch) -> None:
+        """Raises FathomError if a batch has other types or shapes of examples than declared."""
+        found = _described(batch, self._leading)
+        declared = [_described(signature, 1) for signature in self._declared]
+        if found not in declared:
+            raise FathomError(
+                f"a batch has examples of {found}: build_inputs and build_labels declare "
+                f"{declared[-1]}"
+            )
 
     def choose(self, begin: int, end: int) -> None:
         """Selects the steps ``begin`` to ``end - 1`` of a block for the next calls."""
@@ -148,3 +160,10 @@ def _trace(step: Step, signatures: Sequence[Signature], xla: bool) -> Traced:
 
 def _shapes(tensors: Sequence[tf.Tensor | tf.TensorSpec]) -> Shapes:
     return tuple(tuple(tensor.shape) for tensor in tensors)
+
+
+def _described(tensors: Sequence[tf.Tensor | tf.TensorSpec], leading: int) -> str:
+    """Returns the types and shapes of tensors without their leading dimensions."""
+    return ", ".join(
+        f"{tf.as_dtype(tensor.dtype).name} {[*tensor.shape[leading:]]}" for tensor in tensors
+    )

@@ -64,7 +64,7 @@ class Hooks(Protocol):
         """Returns a batch's number of examples over the batch size."""
 
     def end_step(self, number: int) -> None:
-        """Called after each training step."""
+        """Called after each training step that ran."""
 
     def end_epoch(self, epoch: int) -> None:
         """Called after the last step of each epoch."""
@@ -155,7 +155,7 @@ class Runner:
             FathomError: ``runstep`` did not return losses, or a checkpoint cannot be written.
         """
         number, batch, meter = steps.first, None, meter or Meter()
-        end, stopped = number + n_steps, False
+        end, stopped, done = number + n_steps, False, self._hooks.steps_done
         with held_back(lambda: self._unsaved) as stops:
             with progress.running(number, n_steps, self._loop.batch_size):
                 while number < end and not (stopped := self._stop(bool(stops))):
@@ -168,7 +168,7 @@ class Runner:
                     )
                     number += count
                     if self._loop.trains:
-                        self._follow_up(number - count, count)
+                        done = self._follow_up(done)
                     progress.step(number - 1, steps.loss[-1], steps.last_seconds)
             self._save()
         if stopped and not stops:  # another worker was asked to
@@ -198,7 +198,9 @@ class Runner:
         """
         begin = number % self._loop.steps_per_call
         before_input = time.perf_counter()
-        if batch is None or begin == 0:
+        if batch is None:
+            self._step.check(batch := next(batches))
+        elif begin == 0:
             batch = next(batches)
         if self._loop.steps_per_call > 1:
             self._step.choose(begin, begin + count)
@@ -232,15 +234,22 @@ class Runner:
             )
         return losses[begin : begin + count].tolist()
 
-    def _follow_up(self, number: int, count: int) -> None:
-        """Calls hooks and saves checkpoints after ``count`` training steps from ``number`` on."""
-        for i in range(number, number + count):
+    def _follow_up(self, before: int) -> int:
+        """Calls hooks and saves checkpoints for the steps that ran; returns ``steps_done``.
+
+        ``runstep`` may have skipped the call's steps, or repeated them.
+
+        Args:
+            before: ``steps_done`` before the call.
+        """
+        done, every = self._hooks.steps_done, self._loop.checkpoint_every
+        for i in range(before, done):
             self._hooks.end_step(i)
-        done = number + count
-        if done % self._loop.steps_per_epoch == 0:
-            self._hooks.end_epoch(done // self._loop.steps_per_epoch - 1)
-        if self._loop.checkpoint_every and done % self._loop.checkpoint_every == 0:
+            if (i + 1) % self._loop.steps_per_epoch == 0:
+                self._hooks.end_epoch(i // self._loop.steps_per_epoch)
+        if every and before // every != done // every:
             self._save()
+        return done
 
     def _save(self) -> None:
         steps_done = self._hooks.steps_done

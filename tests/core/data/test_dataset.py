@@ -188,6 +188,19 @@ def test_a_synthetic_set_that_fails_half_way_leaves_nothing_to_be_found(cache):
     assert list((cache / "synthetic" / "unmakable").iterdir()) == []
 
 
+def test_a_synthesis_that_writes_nothing_is_an_error_and_leaves_nothing(cache):
+    class Empty(Notes):
+        name = "empty"
+
+        @classmethod
+        def synthesize(cls, directory, seed):
+            pass
+
+    with pytest.raises(FathomError, match=r"Empty\.synthesize writes no file"):
+        locate(Empty, None, seed=0)
+    assert not list(cache.rglob("v1-seed-0"))
+
+
 def test_a_cache_that_cannot_be_written_is_an_error(cache):
     cache.touch()
     with pytest.raises(

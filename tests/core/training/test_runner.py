@@ -19,12 +19,13 @@ from fathom.system.energy import Counter, Meter
 class Hooks:
     """Notes what the runner tells it."""
 
-    def __init__(self):
+    def __init__(self, first=0):
         self.calls = []
+        self.counter = tf.Variable(first)
 
     @property
     def steps_done(self):
-        return sum(each[0] == "step" for each in self.calls)
+        return int(self.counter.numpy())
 
     def work(self, batch):
         return 2.0
@@ -54,10 +55,16 @@ class Checkpoints:
         self.saved.append(step)
 
 
-def compiled(steps_per_call=1):
-    """A step whose loss is the sum of its batch."""
+def compiled(steps_per_call=1, counter=None):
+    """A step whose loss is the sum of its batch, which counts its steps."""
+
+    def loss(batch):
+        if counter is not None:
+            counter.assign_add(1)
+        return tf.reduce_sum(batch)
+
     signature = [tf.TensorSpec((2,), tf.float32)]
-    return CompiledStep(tf.reduce_sum, [signature], steps_per_call, xla=False)
+    return CompiledStep(loss, [signature], steps_per_call, xla=False)
 
 
 def runner(hooks, checkpoints=None, steps_per_call=1, trains=True):
@@ -70,7 +77,8 @@ def runner(hooks, checkpoints=None, steps_per_call=1, trains=True):
         checkpoint_every=3,
         remedy="lower the learning rate",
     )
-    return Runner(compiled(steps_per_call), loop, hooks, checkpoints, saved_at=0)
+    step = compiled(steps_per_call, hooks.counter)
+    return Runner(step, loop, hooks, checkpoints, saved_at=0)
 
 
 def batches(first=0, steps_per_call=1):
@@ -102,7 +110,7 @@ def test_steps_are_recorded_and_followed_up_in_order():
 
 @pytest.mark.parametrize("first", [0, 3, 7])
 def test_blocks_give_the_losses_of_single_steps(first):
-    hooks = Hooks()
+    hooks = Hooks(first)
     steps = run(runner(hooks, steps_per_call=5), batches(first, 5), 9, first, warmup=1)
     assert steps.loss == [float(i) for i in range(first, first + 9)]
     assert [number for kind, number in hooks.calls if kind == "epoch"] == [
@@ -168,15 +176,28 @@ def test_progress_receives_each_call():
     assert messages == [(6, 2, 2), (6, 6.0), (7, 7.0)]
 
 
-def test_a_checkpoint_is_named_by_the_steps_that_ran_where_some_were_skipped():
-    class Skipping(Hooks):
-        @property
-        def steps_done(self):
-            return super().steps_done // 2
+def test_steps_that_runstep_skips_are_not_followed_up():
+    hooks, checkpoints, calls = Hooks(), Checkpoints(), itertools.count()
+    steps = run(
+        *(runner(hooks, checkpoints), batches(), 9),
+        runstep=lambda step, batch: step(*batch) if next(calls) % 2 else None,
+    )
+    assert steps.loss[:4] == [None, 1.0, None, 3.0]
+    steps_that_ran = [("step", 0), ("step", 1), ("step", 2), "save_state", ("step", 3)]
+    assert hooks.calls == [*steps_that_ran, ("epoch", 0), "save_state"]
+    assert checkpoints.saved == [3, 4]
 
-    checkpoints = Checkpoints()
-    run(runner(Skipping(), checkpoints), batches(), 8, runstep=lambda *_: None)
-    assert checkpoints.saved == [1, 3, 4]
+
+def test_steps_that_runstep_repeats_are_followed_up():
+    hooks, checkpoints = Hooks(), Checkpoints()
+    run(
+        *(runner(hooks, checkpoints), batches(), 3),
+        runstep=lambda step, batch: [step(*batch) for _ in range(2)][-1],
+    )
+    steps = [("step", number) for number in range(6)]
+    expected = [*steps[:4], ("epoch", 0), "save_state", *steps[4:], "save_state"]
+    assert hooks.calls == expected
+    assert checkpoints.saved == [4, 6]
 
 
 def test_the_energy_of_the_warm_up_and_of_the_input_does_not_count():
