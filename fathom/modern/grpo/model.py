@@ -174,7 +174,7 @@ class GRPO(RotaryModel):
         """Compiles how the policy answers, and the log-probabilities of answers.
 
         Raises:
-            FathomError: a batch is not of whole groups.
+            FathomError: a batch is not of whole groups, or a temperature is given to a training.
         """
         self._answer = self._answering(temperature=0.0)
         if self.forward_only:
@@ -182,6 +182,8 @@ class GRPO(RotaryModel):
         size, group = self.hyperparameters.batch_size, self.hyperparameters.group
         if size % group:
             raise FathomError(f"batch_size {size} is not a multiple of group {group}")
+        if self.hyperparameters.temperature:
+            raise FathomError("temperature has no effect in training, which samples at 1: omit it")
         compiled = {"autograph": False, "jit_compile": self.xla_beside_steps == "step"}
         self._sample = tf.function(self._answering(temperature=1.0), **compiled)
         self._log_probabilities = {

@@ -215,6 +215,11 @@ def test_a_batch_of_broken_groups_is_refused():
         make(batch_size=6)
 
 
+def test_a_training_refuses_a_temperature_which_it_would_not_use():
+    with pytest.raises(FathomError, match="temperature has no effect in training"):
+        make(temperature=0.5, top_k=3)
+
+
 @pytest.mark.slow
 def test_sums_of_other_lengths_say_what_they_need(tmp_path):
     (tmp_path / "training.txt").write_text("1+1=2\n" * 9)
