@@ -58,12 +58,21 @@ class CompiledStep:
 
     def check(self, batch: Batch) -> None:
         """Raises FathomError if a batch has other types or shapes of examples than declared."""
-        found = _described(batch, self._leading)
-        declared = [_described(signature, 1) for signature in self._declared]
-        if found not in declared:
+        examples = [tf.TensorSpec(each.shape[self._leading :], each.dtype) for each in batch]
+        declared = [
+            [tf.TensorSpec(spec.shape[1:], spec.dtype) for spec in signature]
+            for signature in self._declared
+        ]
+        if not any(
+            len(each) == len(examples)
+            and all(
+                spec.is_compatible_with(found) for spec, found in zip(each, examples, strict=True)
+            )
+            for each in declared
+        ):
             raise FathomError(
-                f"a batch has examples of {found}: build_inputs and build_labels declare "
-                f"{declared[-1]}"
+                f"a batch has examples of {_described(examples)}: build_inputs and build_labels "
+                f"declare {_described(declared[-1])}"
             )
 
     def choose(self, begin: int, end: int) -> None:
@@ -162,8 +171,6 @@ def _shapes(tensors: Sequence[tf.Tensor | tf.TensorSpec]) -> Shapes:
     return tuple(tuple(tensor.shape) for tensor in tensors)
 
 
-def _described(tensors: Sequence[tf.Tensor | tf.TensorSpec], leading: int) -> str:
-    """Returns the types and shapes of tensors without their leading dimensions."""
-    return ", ".join(
-        f"{tf.as_dtype(tensor.dtype).name} {[*tensor.shape[leading:]]}" for tensor in tensors
-    )
+def _described(specs: Signature) -> str:
+    """Returns types and shapes in words."""
+    return ", ".join(f"{spec.dtype.name} {[*spec.shape]}" for spec in specs)
