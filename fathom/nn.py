@@ -384,7 +384,7 @@ class NeuralNetworkModel(Workload):
                 self._load()
             return depth.describe(at, getattr(self.hyperparameters, self.blocks, 0))
         except ValidationError as error:
-            reason = error.errors()[0]["msg"]
+            reason = error.errors()[0]["msg"].removeprefix("Value error, ")
             raise FathomError(f"cannot describe the step ({reason}): use other sizes") from error
 
     # ---------------------------------------------------------------- running

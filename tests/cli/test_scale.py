@@ -70,7 +70,7 @@ def test_what_computes_a_whole_graph_is_not_divided_by_its_batch(capsys):
     ("arguments", "message"),
     [
         (("--parallelism=data=2", "--nodes=2"), "--nodes follows from data=N"),
-        (("--parallelism=tensor=3", "--nodes=4"), "no multiple of tensor=3"),
+        (("--parallelism=tensor=3", "--nodes=4"), "4 nodes cannot be divided by tensor=3"),
         (("--parallelism=tensor=0", "--nodes=4"), "tensor must be from 1"),
         (("--parallelism=model",), "unknown parallelism 'model'"),
     ],

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from fathom.errors import FathomError
 from fathom.options import unknown_option
+from fathom.system.words import counted
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Plan:
         data, rest = divmod(nodes, self.tensor * self.pipeline or 1)  # of 0, checked below
         if rest:
             raise FathomError(
-                f"{nodes} nodes are no multiple of tensor={self.tensor} times "
+                f"{counted(nodes, 'node')} cannot be divided by tensor={self.tensor} times "
                 f"pipeline={self.pipeline}"
             )
         return checked(dataclasses.replace(self, data=data))

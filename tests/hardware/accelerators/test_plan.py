@@ -51,7 +51,7 @@ def test_an_impossible_plan_is_refused_in_a_line(text, message):
 
 
 def test_the_nodes_must_be_a_multiple():
-    with pytest.raises(FathomError, match="12 nodes are no multiple of tensor=8"):
+    with pytest.raises(FathomError, match="12 nodes cannot be divided by tensor=8"):
         parse("tensor=8")[0].on(12)
     with pytest.raises(FathomError, match="at least 1"):
         parse("")[0].on(0)

@@ -272,6 +272,14 @@ def test_a_step_that_a_description_cannot_hold_is_refused_in_one_line(monkeypatc
         model.describe()
 
 
+def test_a_step_without_a_bound_is_refused_by_its_name():
+    model = workloads.load("speech")("cpu", dict(workloads.descriptor("speech").small))
+    with pytest.raises(
+        FathomError, match=r"step \(the bound K of a matrix product is missing or 0"
+    ):
+        model.describe(1)
+
+
 def test_a_batch_as_large_as_a_layer_is_wide_changes_no_phase():
     def phases(batch_size):
         small = workloads.descriptor("autoenc").small | {"batch_size": batch_size}
