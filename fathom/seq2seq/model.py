@@ -54,11 +54,10 @@ class Seq2Seq(Translation):
         self.vocabularies = self.corpus.source, self.corpus.target
 
     def load_data(self) -> None:
-        """Reads the texts, encodes them, and notes which pairs are left out."""
+        """Reads the texts; the hyperparameters say whether the decoder attends."""
         super().load_data()
         hyperparameters = self.hyperparameters
         self.attends, self.lowercase = hyperparameters.attention, hyperparameters.lowercase
-        self.notes += [f"left out: {what}: {number:,}" for what, number in self._left_out().items()]
 
     def encode(self, pairs: Iterable[tuple[str, str]]) -> EncodedPairs:
         """Returns sentence pairs as the ids of their words."""
@@ -68,14 +67,10 @@ class Seq2Seq(Translation):
         """Returns the training pairs, which are kept in a cache."""
         return self.corpus.pairs
 
-    def _left_out(self) -> dict[str, int]:
-        """Returns the number of omitted pairs by reason."""
-        counts = {
-            "pairs with a blank side": self.corpus.blank,
-            "test pairs with a blank side": self.blank_test_pairs,
-            "pairs longer than the largest bucket": int(np.sum(self.assigned == len(self.shapes))),
-        }
-        return {reason: number for reason, number in counts.items() if number}
+    @property
+    def blank_pairs(self) -> int:
+        """Number of training pairs that are left out, as a side is blank."""
+        return self.corpus.blank
 
     def describe_data(self) -> dict[str, object]:
         """Returns the sizes of the text and its vocabularies, and what was left out."""
@@ -83,7 +78,7 @@ class Seq2Seq(Translation):
             "training_pairs": len(self.corpus.pairs),
             "source_words": len(self.corpus.source),
             "target_words": len(self.corpus.target),
-            "left_out": self._left_out(),
+            "unfit": self.unfit,
         }
 
     @functools.cached_property

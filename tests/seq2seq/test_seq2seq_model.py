@@ -277,7 +277,7 @@ def test_pairs_that_are_left_out_are_counted_and_reported(text_folder):
     model = built(data_dir=text_folder(), batch_size=4)
     assert model.notes == [
         "left out: pairs with a blank side: 2",
-        "left out: pairs longer than the largest bucket: 3",
+        "left out: training pairs longer than the largest length: 3",
     ]
     assert model.describe_data()["training_pairs"] == 23
     assert model.steps_per_epoch == 5
@@ -286,6 +286,12 @@ def test_pairs_that_are_left_out_are_counted_and_reported(text_folder):
 def test_test_pairs_that_are_left_out_are_reported(text_folder):
     model = built(data_dir=text_folder(test_2016_flickr=[("a", "A"), ("", "B")]), batch_size=4)
     assert "left out: test pairs with a blank side: 1" in model.notes
+
+
+def test_test_pairs_that_are_cut_are_reported(text_folder):
+    long = " ".join(["a"] * 60)
+    model = built(data_dir=text_folder(test_2016_flickr=[("a", "A"), (long, "B")]), batch_size=4)
+    assert "cut: test pairs longer than the largest length: 1" in model.notes
 
 
 def test_a_text_without_test_pairs_cannot_be_evaluated(text_folder):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from fathom import nn
@@ -28,7 +27,6 @@ from fathom.modern.transformer.layers import DecoderLayer, EncoderLayer, Sizes
 from fathom.modern.transformer.parts import parts
 from fathom.modern.transformer.search import Search, longest_translation
 from fathom.results.cost import Cost, count
-from fathom.shared.translation import batches
 from fathom.shared.translation.batches import Shape
 from fathom.shared.translation.model import Translation, mean_of_words, real
 from fathom.shared.translation.sentences import EncodedPairs
@@ -55,34 +53,16 @@ class Transformer(Translation):
         self.subwords = vocabulary
         self.vocabularies = vocabulary, vocabulary
 
-    def load_data(self) -> None:
-        """Reads the texts, encodes them, and notes which pairs are not used as they are."""
-        super().load_data()
-        self.notes += [f"{what}: {number:,}" for what, number in self._unfit().items()]
-
     def encode(self, pairs: Iterable[tuple[str, str]]) -> EncodedPairs:
         """Returns sentence pairs as the ids of their subwords."""
         return self.subwords.encode(pairs)
-
-    def _unfit(self) -> dict[str, int]:
-        """Returns the number of pairs that are not used as they are, by reason."""
-        longest = len(self.shapes)
-        left_out = np.sum(self.assigned == longest)
-        cut = np.sum(batches.assign(self.test, self.shapes) == longest)
-        counts = {
-            "left out: pairs with a blank side": sum(text.blank for text in self.texts.training),
-            "left out: test pairs with a blank side": self.blank_test_pairs,
-            "left out: training pairs longer than the largest length": left_out,
-            "cut: test pairs longer than the largest length": cut,
-        }
-        return {reason: int(number) for reason, number in counts.items() if number}
 
     def describe_data(self) -> dict[str, Any]:
         """Returns the sizes of the text and its vocabulary, and what was left out."""
         return {
             "training_pairs": len(self.pairs),
             "subwords": len(self.subwords),
-            "unfit": self._unfit(),
+            "unfit": self.unfit,
         }
 
     @functools.cached_property

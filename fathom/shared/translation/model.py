@@ -107,7 +107,7 @@ class Translation(nn.NeuralNetworkModel):
     # ---------------------------------------------------------------- data
 
     def load_data(self) -> None:
-        """Reads the texts and encodes them."""
+        """Reads the texts, encodes them, and notes which pairs are not used as they are."""
         hyperparameters = self.hyperparameters
         self.texts = self.dataset.load(
             self.source.directory, hyperparameters.source_language, hyperparameters.target_language
@@ -115,6 +115,7 @@ class Translation(nn.NeuralNetworkModel):
         self.test_pairs = list(self.texts.test or ())
         self.load_vocabulary()
         self.encode_texts()
+        self.notes += [f"{what}: {number:,}" for what, number in self.unfit.items()]
 
     def encode_texts(self) -> None:
         """Encodes the texts by the vocabularies."""
@@ -124,9 +125,24 @@ class Translation(nn.NeuralNetworkModel):
         self.test = self.encode(self.test_pairs)
 
     @property
-    def blank_test_pairs(self) -> int:
-        """Number of test pairs that are left out, as a side is blank."""
-        return self.texts.test.blank if self.texts.test else 0
+    def blank_pairs(self) -> int:
+        """Number of training pairs that are left out, as a side is blank."""
+        return sum(text.blank for text in self.texts.training)
+
+    @property
+    def unfit(self) -> dict[str, int]:
+        """The number of pairs that are not used as they are, by reason."""
+        too_long, test = len(self.shapes), self.texts.test
+        blank = test.blank if test else 0
+        left_out = np.sum(self.assigned == too_long)
+        cut = np.sum(batches.assign(self.test, self.shapes) == too_long)
+        counts = {
+            "left out: pairs with a blank side": self.blank_pairs,
+            "left out: test pairs with a blank side": blank,
+            "left out: training pairs longer than the largest length": left_out,
+            "cut: test pairs longer than the largest length": cut,
+        }
+        return {reason: int(number) for reason, number in counts.items() if number}
 
     @property
     def steps_per_epoch(self) -> int:
