@@ -37,7 +37,10 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Integer = Annotated[int, Field(gt=-(2**63), lt=2**63)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 PositiveCount = Annotated[int, Field(ge=1, lt=2**63)]
-PrecisionName = Annotated[str, Field(pattern=f"^({'|'.join([*PRECISIONS, FIXED_PATTERN])})$")]
+_OF_WORKLOADS = "|".join([*PRECISIONS, FIXED_PATTERN])
+_OF_FILES = "float64|float8|float6|float4"  # in which networks of others compute, too
+PrecisionName = Annotated[str, Field(pattern=f"^({_OF_WORKLOADS})$")]
+AnyPrecisionName = Annotated[str, Field(pattern=f"^({_OF_WORKLOADS}|{_OF_FILES})$")]
 DeviceName = Annotated[str, Field(pattern=f"^/({'|'.join(DEVICE_KINDS)}):[0-9]+$")]
 SCHEMA = Field(alias="schema", description="version of this description")
 

@@ -7,7 +7,15 @@ from pydantic import Field, computed_field, model_validator
 from typing_extensions import Self
 
 from fathom.options import Mode
-from fathom.results.base import SCHEMA, Count, Document, PositiveCount, PrecisionName, Record, Share
+from fathom.results.base import (
+    SCHEMA,
+    AnyPrecisionName,
+    Count,
+    Document,
+    PositiveCount,
+    Record,
+    Share,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,7 +150,7 @@ class Description(Document, frozen=True):
     workload: str = Field(description="name of the workload")
     mode: Mode = Field(description="`train` or `infer`")
     batch_size: PositiveCount = Field(description="examples per step")
-    precision: PrecisionName = Field(description="of the computation")
+    precision: AnyPrecisionName = Field(description="of the computation")
     inputs: dict[str, tuple[PositiveCount, ...]] = Field(
         description="shapes of the step's inputs and labels, by name"
     )

@@ -33,7 +33,8 @@ def table(
         description: of the step; where it has densities, the machine skips zeros.
         machine: that would run it.
         precision: type of number, such as ``fixed16``, instead of the description's; the bytes are
-            scaled by its bits, but for the updates of the float32 weights and what is quantised.
+            scaled by its bits, but for the updates of the float32 weights, what is quantised, and
+            results that have these bits already.
         parts: of the batch, each of which reads the weights.
 
     Returns:
@@ -51,7 +52,8 @@ def table(
     named = ("name", "type", "layer", "phase", "kind")
     frame = pd.DataFrame({name: [getattr(row, name) for row in rows] for name in named})
     frame["flops"] = [row.total_flops for row in rows]
-    scales = np.array([1.0 if _keeps_bytes(row) else scale for row in rows])
+    width = bits(precision or description.precision)
+    scales = np.array([1.0 if _keeps_bytes(row, width) else scale for row in rows])
     frame["bytes"] = scales * _bytes(rows, scales, machine.on_chip_bytes or 0.0, parts)
     seconds = {COMPUTE: frame.flops / peak, MEMORY: frame["bytes"] / machine.bandwidth}
     inside = (0.0, *(level.size_bytes for level in machine.levels))  # of the level further in
@@ -80,10 +82,14 @@ def _bytes(rows: Sequence[Operation], scales: np.ndarray, kept: float, parts: in
     return np.where(stays, once, np.array([row.traffic_bytes for row in rows], float))
 
 
-def _keeps_bytes(row: Operation) -> bool:
-    """Says whether another precision changes nothing: an update, or whole numbers of a network."""
+def _keeps_bytes(row: Operation, width: int) -> bool:
+    """Says whether a precision of some bits changes nothing.
+
+    That is so of updates, whole numbers of a network, and results that have these bits already.
+    """
     sums = row.kind in PRODUCTS and "int" in row.dtype
-    return row.phase == "update" or sums or bool(re.fullmatch("u?int[248]", row.dtype))
+    same = re.fullmatch(rf"u?int[248]|b?float{width}(\D.*)?", row.dtype)
+    return row.phase == "update" or sums or bool(same)
 
 
 def _loop(row: Operation) -> str:

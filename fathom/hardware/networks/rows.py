@@ -65,6 +65,7 @@ class Rows:
 
     rows: list[Operation] = field(default_factory=list)
     without_rule: dict[str, None] = field(default_factory=dict)
+    factors: dict[str, str] = field(default_factory=dict)  # their types, by the product's name
 
     def add(
         self, place: Place, works: Iterable[Work], inputs: Sequence[Value], outputs: Sequence[Value]
@@ -80,6 +81,8 @@ class Rows:
             read = inputs if work.inputs is None else work.inputs
             row = _row(place, work, read, outputs if work.outputs is None else work.outputs, last)
             self.rows.append(row)
+            if work.kind in PRODUCTS:
+                self.factors[row.name] = read[0].dtype
             last = (row.name,)
         return last
 
@@ -128,7 +131,7 @@ def finished(
             workload=name,
             mode="infer",
             batch_size=first[0],
-            precision=_precision(rows.rows),
+            precision=_precision(rows),
             inputs={name: value.shape for name, value in inputs.items()},
             parameters=parameters,
             held_bytes=held_bytes + sum(value.bytes for value in inputs.values()),
@@ -179,11 +182,12 @@ def _row(
     )
 
 
-def _precision(rows: Sequence[Operation]) -> str:
-    """Returns the precision in which most multiply-accumulates are computed."""
+def _precision(rows: Rows) -> str:
+    """Returns the type of most multiply-accumulates' factors; their sums may be wider."""
     sums: Counter[str] = Counter()
-    for row in rows:
-        sums[row.dtype if row.dtype in ("float16", "bfloat16") else "float32"] += row.macs
+    for row in rows.rows:
+        found = re.match(r"b?float\d+", rows.factors.get(row.name, row.dtype))
+        sums[found[0] if found else "float32"] += row.macs
     return max(sums, key=lambda name: sums[name], default="float32")
 
 

@@ -75,6 +75,12 @@ def test_numbers_that_are_whole_already_keep_their_bytes():
     assert table["bytes"].tolist() == [3e6, 3e6, 0.75e6]
 
 
+def test_results_that_have_the_bits_already_keep_their_bytes():
+    half = MOVING.model_copy(update={"dtype": "float16"})
+    table = roofline.table(description(operation(), half), P100, "float16")
+    assert table["bytes"].tolist() == [1.5e6, 3e6]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
