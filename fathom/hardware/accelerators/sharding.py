@@ -9,6 +9,7 @@ no sum itself.
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -23,6 +24,7 @@ _LOSSES = ("SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits
 _OF_WEIGHTS = ("data movement", "elementwise")
 _OF_FEATURES = ("Split", "SplitV", "Slice", "StridedSlice", "ConcatV2")  # as SwiGLU's halves
 _GRADIENTS = "weight gradient"
+_OF_MATRICES = re.compile("MatMul|Einsum|dot_general")  # in types of any format
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,14 @@ def of(description: Description, tensor: int) -> Sharding:
 
 
 def is_of_experts(row: Operation) -> bool:
-    """Says whether an operation multiplies groups of rows by a matrix of weights for each."""
+    """Says whether an operation multiplies groups of rows by a matrix of weights for each.
+
+    The directions of an LSTM and the groups of a convolution are no experts.
+    """
     if row.type.startswith("RaggedMatMul"):
         return True
-    return row.kind in PRODUCTS and row.bounds.get("batch", 1) > 1 and row.weight_bytes > 0
+    of_matrices = row.kind in PRODUCTS and _OF_MATRICES.search(row.type)
+    return bool(of_matrices) and row.bounds.get("batch", 1) > 1 and row.weight_bytes > 0
 
 
 def layers_of_convolutions(description: Description) -> set[str]:

@@ -118,6 +118,18 @@ def test_tokens_go_to_the_experts_and_back():
     assert (back.row.name, back.size_bytes) == ("down", 4 * UNIT)
 
 
+@pytest.mark.parametrize(
+    ("op_type", "found"),
+    [
+        *(("MatMul", True), ("BatchMatMulV2", True), ("stablehlo.dot_general", True)),
+        *(("LSTM", False), ("Conv3D", False), ("stablehlo.convolution", False)),
+    ],
+)
+def test_directions_and_groups_of_channels_are_no_experts(op_type, found):
+    row = product("up", "a", (ROWS, HIDDEN, WIDTH), [], batch=2, type=op_type)
+    assert sharding.is_of_experts(row) is found
+
+
 def test_each_node_has_all_scores_of_a_router():
     inputs = dict.fromkeys(("macs", "flops", "weight_bytes"), 0) | {"bounds": {}}
     choice = operation(
