@@ -109,7 +109,11 @@ def elements(shape: tf.TensorShape) -> int:
 def _convolution(op: tf.Operation) -> Bounds:
     """Returns the bounds of a convolution; over three axes, as a product by im2col."""
     image, kernel, result = op.inputs[0].shape, op.inputs[1].shape, op.outputs[0].shape
-    if op.type.endswith("BackpropFilter"):
+    dilations, padding = op.get_attr("dilations"), op.get_attr("padding")
+    if dilated := _dilated(op):
+        image, result, dilations = dilated
+        padding = b"SAME"  # none where the outputs need none
+    elif op.type.endswith("BackpropFilter"):
         kernel, result = result, op.inputs[2].shape
     elif op.type.endswith(("BackpropInput", "BackpropInputV2")):
         image, result = result, op.inputs[2].shape
@@ -120,8 +124,7 @@ def _convolution(op: tf.Operation) -> Bounds:
     if op.type.startswith(_DEPTHWISE):  # a group for each channel
         per_group, outputs = 1, per_group * outputs
     results = list(result[axes])
-    strides, dilations = op.get_attr("strides")[axes], op.get_attr("dilations")[axes]
-    padding = op.get_attr("padding")
+    strides, dilations = op.get_attr("strides")[axes], dilations[axes]
     paddings: list[tuple[int, int]] = []
     if padding == b"EXPLICIT":
         given = op.get_attr("explicit_paddings")
@@ -131,6 +134,25 @@ def _convolution(op: tf.Operation) -> Bounds:
     way = loops.Window(strides, dilations, paddings, channels // per_group)
     images, kernels = (image[0], channels), (outputs, per_group, *window)
     return loops.convolution(images, kernels, results, way)[1]
+
+
+def _dilated(op: tf.Operation) -> tuple[list[int], list[int], list[int]] | None:
+    """Returns image, result and dilations of a convolution that TensorFlow dilates by batches.
+
+    The pixels that a kernel meets become an image of their own, with zeros to fill it up.
+    """
+    before, after = op.inputs[0].op, op.outputs[0].consumers()
+    if before.type == "ExpandDims" and len(after) == 1:  # over one axis
+        before, after = before.inputs[0].op, after[0].outputs[0].consumers()
+    if before.type != "SpaceToBatchND" or [each.type for each in after] != ["BatchToSpaceND"]:
+        return None
+    image, result = before.inputs[0].shape, after[0].outputs[0].shape
+    block = tf.get_static_value(before.inputs[1])
+    if block is None or len(block) != image.rank - 2:  # channels are before the sizes
+        return None
+    lead = [1] * (op.inputs[0].shape.rank - image.rank)
+    of_image, of_result = ([shape[0], *lead, *shape[1:]] for shape in (image, result))
+    return of_image, of_result, [1, *lead, *block.tolist(), 1]
 
 
 def _product(op: tf.Operation) -> Bounds:

@@ -54,6 +54,28 @@ def test_a_model_is_described_by_its_layers(model):
     assert found.without_rule == ()
 
 
+@pytest.mark.parametrize(
+    ("layer", "sizes", "macs"),
+    [
+        (layers.DepthwiseConv2D(3, depth_multiplier=2, dilation_rate=2), (9, 9), 25 * 8 * 9),
+        (layers.Conv2D(6, 3, dilation_rate=2, padding="same"), (9, 10), 90 * 6 * 4 * 9),
+        (layers.Conv1D(6, 3, dilation_rate=2), (9,), 5 * 6 * 4 * 3),
+        (layers.Conv3D(6, 3, dilation_rate=2), (9, 9, 9), 125 * 6 * 4 * 27),
+    ],
+)
+def test_a_dilated_convolution_has_the_outputs_that_its_layer_returns(layer, sizes, macs):
+    found = fathom.describe(keras.Sequential([layer]), (2, *sizes, 4))
+    assert found.macs == 2 * macs
+
+
+def test_a_dilated_convolution_has_its_own_window():
+    layer = layers.Conv2D(6, 3, dilation_rate=2, padding="same")
+    rows = fathom.describe(keras.Sequential([layer]), (2, 9, 10, 4)).operations
+    (bounds,) = (row.bounds for row in rows if row.kind == "convolution")
+    expected = {"N": 2, "P": 9, "Q": 10, "dilation_w": 2, "pad_top": 2, "pad_bottom": 2}
+    assert {name: bounds[name] for name in expected} == expected
+
+
 def test_files_of_a_model_have_the_same_work(model, tmp_path):
     model.save(tmp_path / "net.keras")
     model.export(tmp_path / "saved", verbose=False)
