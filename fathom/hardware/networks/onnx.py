@@ -220,10 +220,10 @@ class _Reader:
             return [_known(each.value.shape, _elem(each), weight=True) for each in outputs]
         results = [each.value for each in outputs]
         call = onnx_rules.Call(node.op_type, given, values, results)
-        rule = onnx_rules.RULES.get(node.op_type) if standard else None
+        title = node.op_type if standard else f"{node.domain}.{node.op_type}"
+        rule = onnx_rules.RULES.get(title)
         works = rule(call) if rule else None
         if works is None:
-            title = f"{node.domain}.{node.op_type}" if not standard else node.op_type
             self._rows.without_rule[title] = None
             place = Place(place.name, title, place.layer, place.repeats)
             works = [rows.movement(call.given, results)]
@@ -340,6 +340,9 @@ def _types(
             },
             opset_imports=list(opsets),
         )
+    elif f"{node.domain}.{node.op_type}" in onnx_rules.OF_TWO_QUANTIZED and inputs[0] and inputs[3]:
+        shape = np.broadcast_shapes(inputs[0].value.shape, inputs[3].value.shape)
+        inferred = {names[0]: _known(shape, _elem(inputs[0])).type}
     found = [inferred.get(name) or hints.get(name) for name in names]
     if any(each is None or not each.HasField("tensor_type") for each in found):
         raise FathomError(f"the shape of {place.name}'s result, of {place.type}, is not known")

@@ -56,8 +56,10 @@ _ELEMENTWISE = """
     LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Multinomial Neg Not Or PRelu Pow
     QuantizeLinear RandomNormal RandomNormalLike RandomUniform RandomUniformLike Reciprocal Relu
     Resize RotaryEmbedding Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum
-    Swish Tan Tanh ThresholdedRelu Upsample Xor QLinearAdd QLinearMul
+    Swish Tan Tanh ThresholdedRelu Upsample Xor
     """
+OF_TWO_QUANTIZED = ("com.microsoft.QLinearAdd", "com.microsoft.QLinearMul")
+"""Elementwise operations of ONNX Runtime; their tensors are the inputs 0 and 3."""
 _REDUCTIONS = """
     ArgMax ArgMin AveragePool BatchNormalization CumSum GlobalAveragePool GlobalLpPool
     GlobalMaxPool GroupNormalization Hardmax InstanceNormalization LRN LayerNormalization LogSoftmax
@@ -182,7 +184,8 @@ def _deformed(call: Call) -> list[Work]:
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(
-        _ELEMENTWISE.split(), lambda call: [rows.elementwise(call.given, call.outputs)]
+        (*_ELEMENTWISE.split(), *OF_TWO_QUANTIZED),
+        lambda call: [rows.elementwise(call.given, call.outputs)],
     ),
     **dict.fromkeys(_REDUCTIONS.split(), lambda call: [rows.reduction(call.given[:1])]),
     **dict.fromkeys(_MOVEMENTS.split(), lambda call: [rows.movement(call.given, call.outputs)]),
@@ -199,4 +202,4 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent),
     "Attention": _attention,
 }
-"""The rule of each operation of the standard, by type."""
+"""The rule of each operation by type, after its domain if that is not the standard's."""

@@ -201,6 +201,19 @@ def test_an_operation_of_another_domain_needs_a_shape_in_the_file(described):
         described([custom, node("Exp", "y", "z")], {"x": (3, 3)})
 
 
+@pytest.mark.parametrize("kind", ["QLinearAdd", "QLinearMul"])
+def test_the_quantized_sums_and_products_of_onnx_runtime_have_a_rule(described, kind):
+    quantized = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"])
+    scales = ["s", "z"]
+    inputs = ["q", *scales, "b", *scales, *scales]
+    added = helper.make_node(kind, inputs, ["y"], name="added", domain="com.microsoft")
+    given = [weight("s"), weight("z", dtype=np.uint8), weight("b", 4, 1, 5, dtype=np.uint8)]
+    found = described([quantized, added], {"x": (2, 1, 3, 5)}, given)
+    row = found.operations[1]
+    assert (row.kind, row.dtype, row.flops) == ("elementwise", "uint8", 2 * 4 * 3 * 5)
+    assert found.without_rule == ()
+
+
 def test_functions_of_the_network_are_followed(described):
     inner = helper.make_node("Gemm", ["a", "b"], ["c"])
     inner.attribute.append(onnx.AttributeProto(name="transB", ref_attr_name="t", type=2))
