@@ -98,7 +98,7 @@ def _work(text: str) -> str:
 def _size(text: str) -> tuple[str, int]:
     """Is the argparse type of a size by name."""
     name, _, value = text.rpartition("=")
-    if not name or not value.isdecimal() or not 1 <= int(value) < 2**31:
+    if not name or not value.isdecimal() or int(value) >= 2**31:
         raise ValueError(f"must be NAME=N, as batch=8, not {text}")
     return name, int(value)
 

@@ -48,6 +48,11 @@ def test_the_commands_that_take_a_workload_take_a_file_or_its_description(networ
         assert "first" in (out / "convolutions.csv").read_text()
 
 
+def test_an_open_size_may_be_0(network, capsys):
+    message = refusal(capsys, fathom("describe", network, "--dim", "batch=0"))
+    assert "the operations compute and move nothing" in message  # and no complaint of its form
+
+
 def test_a_sweep_is_over_open_sizes(network, tmp_path):
     table = tmp_path / "t.csv"
     assert fathom("describe", network, "--sweep", "batch=1,8", "--csv", table) == 0

@@ -11,11 +11,11 @@ class Dimensions:
     """Looks up open sizes by name, and notes those that are missing.
 
     An axis is known by the file's own name for it, by ``INPUT.AXIS``, as ``x.1``, or, the first
-    axis, by ``batch``.
+    axis, by ``batch``. None may be smaller than ``least``.
     """
 
-    def __init__(self, given: Mapping[str, int]) -> None:
-        self._given = dict(given)
+    def __init__(self, given: Mapping[str, int], least: int = 1) -> None:
+        self._given, self._least = dict(given), least
         self._open: list[str] = []
         self._missing: list[str] = []
         self._symbols: set[str] = set()
@@ -51,13 +51,15 @@ class Dimensions:
         return 1
 
     def check(self) -> None:
-        """Raises FathomError if a size is missing, or one was given that nothing leaves open."""
+        """Raises FathomError if a size is missing, too small, or given where none is open."""
         if _BATCH in self._symbols:  # an axis of another name is not the batch
             self._missing += sorted({*self._filled} - {"", _BATCH, *self._missing})
         if self._missing:
             options = " ".join(f"--dim {name}=N" for name in self._missing)
             raise FathomError(f"the network leaves sizes open: give {options}")
-        for name in self._given:
+        for name, size in self._given.items():
             if name not in self._open:
                 known = ", ".join(dict.fromkeys(self._open)) or "none"
                 raise FathomError(f"--dim {name} has no effect; the open sizes are: {known}")
+            if size < self._least:
+                raise FathomError(f"--dim {name} must be at least {self._least}, not {size}")

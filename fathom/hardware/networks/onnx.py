@@ -97,7 +97,7 @@ class _Reader:
     """Goes through a network's operations in order."""
 
     def __init__(self, model: onnx.ModelProto, dimensions: Mapping[str, int]) -> None:
-        self._model, self._dimensions = model, Dimensions(dimensions)
+        self._model, self._dimensions = model, Dimensions(dimensions, least=0)
         self._rows = Rows()
         self._functions = {(f.domain, f.name, f.overload): f for f in model.functions}
         self._nodes = 0
@@ -131,11 +131,11 @@ class _Reader:
     def _input(self, name: str, kind: onnx.TypeProto) -> _Known:
         if not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
             raise FathomError(f"the input {name} is no tensor of known rank")
-        sizes = kind.tensor_type.shape.dim
-        shape = self._dimensions.shape(
-            name, [d.dim_value if d.dim_value > 0 else None for d in sizes],
-            [d.dim_param for d in sizes],
-        )  # fmt: skip
+        dims = kind.tensor_type.shape.dim
+        sizes = [
+            d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in dims
+        ]
+        shape = self._dimensions.shape(name, sizes, [d.dim_param for d in dims])
         return _known(shape, kind.tensor_type.elem_type)
 
     def _add_initializers(self, graph: onnx.GraphProto, scope: _Scope, prefix: str) -> None:

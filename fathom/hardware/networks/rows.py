@@ -120,19 +120,21 @@ def finished(
 ) -> Description:
     """Returns the description of a network's inference.
 
-    The first axis of the first input is the batch.
+    The first axis of the first input that has one is the batch. Inputs without elements are left
+    out.
 
     Raises:
         FathomError: its numbers are larger than a description holds, or there are none.
     """
-    first = next((value.shape for value in inputs.values() if value.shape), (1,))
+    shapes = {title: value.shape for title, value in inputs.items() if value.elements}
+    first = next(filter(None, shapes.values()), (1,))
     try:
         return Description(
             workload=name,
             mode="infer",
             batch_size=first[0],
             precision=_precision(rows),
-            inputs={name: value.shape for name, value in inputs.items()},
+            inputs=shapes,
             parameters=parameters,
             held_bytes=held_bytes + sum(value.bytes for value in inputs.values()),
             operations=tuple(rows.rows),

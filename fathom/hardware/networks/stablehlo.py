@@ -101,7 +101,6 @@ class _Reader:
             if min(value.shape, default=1) < 0:
                 raise FathomError(f"the argument {title} leaves sizes open: export it with fixed")
         self._call(main, [_Known(value) for value in main.arguments.values()], _Context())
-        inputs = {title: value for title, value in inputs.items() if 0 not in value.shape}
         return rows.finished(name, self._rows, inputs, 0, self._constants)
 
     def _call(

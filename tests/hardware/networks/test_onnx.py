@@ -172,6 +172,17 @@ def test_open_sizes_are_asked_for_by_name(described):
         described(relu, {"x": ("n", 3)}, n=2, m=3)
 
 
+def test_an_axis_may_be_empty(described):
+    nodes = [
+        helper.make_node("Concat", ["past", "x"], ["all"], axis=1),
+        node("MatMul", "all,w"),
+    ]
+    sizes = {"past": ("n", "t", 3), "x": ("n", 4, 3)}
+    found = described(nodes, sizes, [weight("w", 3, 5)], n=2, t=0)
+    assert (found.macs, found.batch_size, found.inputs) == (2 * 4 * 3 * 5, 2, {"x": (2, 4, 3)})
+    assert found == described(nodes, sizes | {"past": ("n", 0, 3)}, [weight("w", 3, 5)], n=2)
+
+
 def test_a_batch_fills_no_other_axis_where_one_is_named_so(described):
     relu, sizes = [node("Relu", "x")], ("sequence", "batch", 3)
     with pytest.raises(FathomError, match=r"give --dim sequence=N$"):

@@ -145,6 +145,12 @@ def test_open_and_unknown_sizes_are_refused(model):
         fathom.describe(model, (2, 9, 8, 5))
 
 
+def test_an_empty_batch_is_refused(model, tmp_path):
+    model.save(tmp_path / "net.keras")
+    with pytest.raises(FathomError, match="--dim batch must be at least 1, not 0"):
+        read_keras(tmp_path / "net.keras", {"batch": 0})
+
+
 def repack(file, change):
     with zipfile.ZipFile(file) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
