@@ -63,7 +63,10 @@ def read(path: Path, dimensions: Mapping[str, int]) -> Description:
     except FathomError:
         raise
     except _WRONG as error:
-        raise FathomError(f"{path} is damaged or no ONNX network: {cause(error)}") from error
+        what = "is damaged or no ONNX network"
+        if dimensions and isinstance(error, onnx.shape_inference.InferenceError):
+            what = "does not allow these sizes"
+        raise FathomError(f"{path} {what}: {cause(error)}") from error
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,8 @@ class _Reader:
         return _known(shape, kind.tensor_type.elem_type)
 
     def _add_initializers(self, graph: onnx.GraphProto, scope: _Scope, prefix: str) -> None:
+        for sparse in graph.sparse_initializer:
+            raise FathomError(f"the weight {sparse.values.name} is sparse: export it as dense")
         for each in graph.initializer:
             scope[each.name] = known = _constant(each)
             self._weights[prefix + each.name] = known.value

@@ -183,6 +183,25 @@ def test_an_axis_may_be_empty(described):
     assert found == described(nodes, sizes | {"past": ("n", 0, 3)}, [weight("w", 3, 5)], n=2)
 
 
+def test_sizes_that_an_operation_does_not_allow_are_refused(described):
+    add, fixed = [node("Add", "x,w")], weight("w", 3, 7)
+    with pytest.raises(FathomError, match=r"net\.onnx does not allow these sizes: .*Incompatible"):
+        described(add, {"x": ("n", 7)}, [fixed], n=2)
+    with pytest.raises(FathomError, match=r"net\.onnx is damaged"):
+        described(add, {"x": (2, 7)}, [fixed])
+
+
+def test_a_sparse_weight_is_refused_by_name(described, tmp_path):
+    described([node("MatMul", "x,w")], {"x": (3, 7)}, [weight("w", 7, 5)])
+    file = tmp_path / "net.onnx"
+    model = onnx.load(file)
+    model.graph.ClearField("initializer")
+    model.graph.sparse_initializer.add(values=weight("w", 2), dims=[7, 5])
+    onnx.save(model, file)
+    with pytest.raises(FathomError, match="the weight w is sparse"):
+        networks.read(file, {})
+
+
 def test_a_batch_fills_no_other_axis_where_one_is_named_so(described):
     relu, sizes = [node("Relu", "x")], ("sequence", "batch", 3)
     with pytest.raises(FathomError, match=r"give --dim sequence=N$"):
