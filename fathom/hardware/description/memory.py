@@ -72,7 +72,7 @@ def _written_over(
 
 def _held_for(row: Operation) -> list[str]:
     """Returns the operations whose results are held until another has run: not for a detail."""
-    return [name for name in row.producers if name not in row.small_reads]
+    return [name for name in row.producers if name not in (row.name, *row.small_reads)]
 
 
 def _is_alike(one: Operation, other: Operation) -> bool:

@@ -274,14 +274,11 @@ class _Reader:
         times = 0 if first is not None and not first.reshape(-1)[0] else times
         if not 0 <= times < _MOST_ITERATIONS:
             raise FathomError(f"the number of iterations of {place.name} is not known beforehand")
-        carried = [_varying(known) for known in inputs[2:] if known]
         number = _known((), onnx.TensorProto.INT64)
-        condition = _known((), onnx.TensorProto.BOOL)
-        body = given["body"]
+        state = [_known((), onnx.TensorProto.BOOL), *(known for known in inputs[2:] if known)]
         inside = replace(context, prefix=f"{place.name}/body/", repeats=context.repeats * times)
-        results = self._inside(body, [number, condition, *carried], scope, inside)[1:]
-        left, scanned = results[: len(carried)], results[len(carried) :]
-        return (left if times else carried) + [_stacked(known, times, 0) for known in scanned]
+        left, scans = self._repeat(given["body"], [number], state, [], times, scope, inside)
+        return left[1:] + [_stacked(known, times, 0) for known in scans]
 
     def _scan(
         self, given: _Given, inputs: _Inputs, scope: _Scope, place: Place, context: _Context
@@ -297,12 +294,33 @@ class _Reader:
             for known, axis in zip(scanned, axes, strict=True)
         ]
         inside = replace(context, prefix=f"{place.name}/body/", repeats=context.repeats * times)
-        results = self._inside(given["body"], [*map(_varying, state), *slices], scope, inside)
-        left, scans = results[: len(state)], results[len(state) :]
+        left, scans = self._repeat(given["body"], [], state, slices, times, scope, inside)
         out_axes = given.get("scan_output_axes") or [0] * len(scans)
-        return (left if times else state) + [
+        return left + [
             _stacked(known, times, axis) for known, axis in zip(scans, out_axes, strict=True)
         ]
+
+    def _repeat(
+        self,
+        body: onnx.GraphProto,
+        before: list[_Known],
+        state: list[_Known],
+        after: list[_Known],
+        times: int,
+        scope: _Scope,
+        inside: _Context,
+    ) -> tuple[list[_Known], list[_Known]]:
+        """Goes through the body of a loop; returns the last state, and what is stacked."""
+        names = [f"{inside.prefix}state/{place}" for place in range(len(state))]
+        given = [
+            _known(each.value.shape, _elem(each), producers=(*each.value.producers, name))
+            for each, name in zip(state, names, strict=True)
+        ]
+        first = len(self._rows.rows)
+        results = self._inside(body, [*before, *given, *after], scope, inside)
+        ends = self._rows.end_loop(first, names, [each.value for each in results], times)
+        results = [replace(each, value=end) for each, end in zip(results, ends, strict=True)]
+        return (results if times else state)[: len(state)], results[len(state) :]
 
     def _inside(
         self, graph: onnx.GraphProto, arguments: Sequence[_Known], scope: _Scope, context: _Context

@@ -86,6 +86,28 @@ class Rows:
             last = (row.name,)
         return last
 
+    def end_loop(
+        self, first: int, names: Sequence[str], results: Sequence[Value], times: int
+    ) -> list[Value]:
+        """Adds the edges from each iteration of a loop to the next.
+
+        Args:
+            first: place of the body's first row.
+            names: what stands for the producers of each value that the loop carries.
+            results: of the body, those values first.
+            times: iterations.
+
+        Returns:
+            the results, with the operations that computed them.
+        """
+        computed = (value.producers if times > 1 else () for value in results)
+        carried = dict(zip(names, computed, strict=False))
+        for place, row in enumerate(self.rows[first:], first):
+            if not carried.keys().isdisjoint(row.producers):
+                producers = _computing(row.producers, carried)
+                self.rows[place] = row.model_copy(update={"producers": producers})
+        return [replace(each, producers=_computing(each.producers, carried)) for each in results]
+
 
 def elementwise(inputs: Sequence[Value], outputs: Sequence[Value]) -> Work:
     """Returns the work of an operation for each element of the largest tensor."""
@@ -145,6 +167,18 @@ def finished(
         where = ".".join(str(each) for each in first_error["loc"])
         text = f"cannot describe {name}: {where} {first_error['msg']}".strip()
         raise FathomError(text) from error
+
+
+def _computing(names: Iterable[str], carried: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Returns the operations behind some names, of which a loop carries some."""
+    found: dict[str, None] = {}
+    left = list(names)
+    while left:
+        name = left.pop(0)
+        if name not in found:
+            found[name] = None
+            left += carried.get(name, ())
+    return tuple(name for name in found if name not in carried)
 
 
 def _row(

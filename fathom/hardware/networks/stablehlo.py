@@ -192,16 +192,27 @@ class _Reader:
             values = {name: each.value for name, each in named}
             condition, body = (Block(values, each.ops) for each in op.regions)
         last = body.ops[-1].operands
+        name = f"{context.prefix}while#{self._ops}"
+        names = [f"{name}/state/{place}" for place in range(len(start))]
         given = [
-            each if name == end else _Known(replace(each.value, weight=False))
-            for each, name, end in zip(start, body.arguments, last, strict=True)
+            each if argument == end else _varying(each.value, state)
+            for each, argument, end, state in zip(start, body.arguments, last, names, strict=True)
         ]
         times = _iterations(condition, body, start, given, scope)
-        name = f"{context.prefix}while#{self._ops}"
         if times is None:
             raise FathomError(f"the number of iterations of {name} is not known beforehand")
+        if not times:
+            return start
         inside = _Context(f"{name}/body/", context.repeats * times, context.function)
-        return self._call(body, given, inside, scope) if times else start
+        first = len(self._rows.rows)
+        results = self._call(body, given, inside, scope)
+        ends = self._rows.end_loop(first, names, [each.value for each in results], times)
+        return [replace(each, value=end) for each, end in zip(results, ends, strict=True)]
+
+
+def _varying(value: Value, state: str) -> _Known:
+    """Returns what a loop carries, whose value changes; a name stands for what computes it."""
+    return _Known(replace(value, weight=False, producers=(*value.producers, state)))
 
 
 def _iterations(

@@ -69,6 +69,11 @@ def test_what_a_loop_carries_round_is_no_reason_to_wait():
     assert memory.schedule(step(*rows).operations) == ["loop/body/a", "loop/body/b"]
 
 
+def test_an_operation_that_reads_its_last_iteration_writes_over_what_else_it_reads():
+    total = operation("loop/body/sum", 100, "loop/body/sum", "a", kind="elementwise")
+    assert memory.peak_bytes(step(operation("a", 100), total)) == 1000 + 100
+
+
 def test_results_of_no_operation_of_the_step_are_inputs():
     rows = operation("a", 100, "x"), operation("b", 20, "a", "x", kind="elementwise")
     update = operation("update", 0, "x").model_copy(update={"phase": "update"})

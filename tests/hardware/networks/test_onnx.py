@@ -7,6 +7,7 @@ import pytest
 
 from fathom import FathomError
 from fathom.hardware import networks
+from fathom.hardware.accelerators import sharding
 
 onnx = pytest.importorskip("onnx")
 helper, FLOAT, INT64 = onnx.helper, onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
@@ -331,6 +332,40 @@ def test_the_body_of_a_loop_counts_as_often_as_it_runs(described):
     weights[0] = integers("other", 7)
     with pytest.raises(FathomError, match="iterations of part/Loop is not known"):
         described([node("Cast", "n", "times", to=INT64), loop], {"x": (3, 5), "n": ()}, weights)
+
+
+def scan_of_states(*weights):
+    """Returns a scan of rows of xs from the state x; it stacks each state before its update."""
+    work = [node("MatMul", "s,w", "p"), node("Add", "p,row", "a"), node("Tanh", "a", "t")]
+    given = [helper.make_tensor_value_info(n, FLOAT, s) for n, s in (("s", (3, 5)), ("row", (5,)))]
+    ends = [onnx.ValueInfoProto(name=name) for name in ("t", "old")]
+    body = helper.make_graph([*work, node("Identity", "s", "old")], "body", given, ends, weights)
+    scan = node("Scan", "x,xs", body=body, num_scan_inputs=1)
+    scan.output.append("stack")
+    return scan
+
+
+def test_a_scan_reads_the_state_of_the_iteration_before(described):
+    inputs = {"z": (3, 5), "xs": (7, 5)}
+    nodes = [node("Relu", "z", "x"), scan_of_states(weight("w", 5, 5)), node("Neg", "stack", "end")]
+    found = described(nodes, inputs)
+    start, product, _, state, end = found.operations
+    assert product.producers == (start.name, state.name)
+    assert end.producers == (start.name, state.name)
+    (gathered,) = sharding.of(found, 2).exchanges
+    assert (gathered.kind, gathered.row, gathered.size_bytes) == ("all-gather", product, 7 * 60)
+    once = described(nodes, inputs | {"xs": (1, 5)}).operations
+    assert once[1].producers == once[4].producers == (start.name,)
+
+
+def test_a_loop_reads_what_it_passes_on_round_another_loop(described):
+    inner = node("Loop", "times,,s", "t", body=body_of_loop())
+    outer = body_of_loop()
+    outer.node[1].CopyFrom(inner)
+    weights = [integers("times", 7), weight("w", 5, 5)]
+    loop = node("Loop", "times,,x", body=outer)
+    (row,) = described([loop, node("Identity", "y", "z")], {"x": (3, 5)}, weights).operations
+    assert (row.repeats, row.producers) == (49, (row.name,))
 
 
 def test_a_loop_or_scan_that_never_runs_hands_on_what_it_was_given(described):

@@ -6,6 +6,7 @@ import pytest
 
 from fathom import FathomError
 from fathom.hardware import networks
+from fathom.hardware.accelerators import sharding
 from fathom.hardware.networks import mlir
 
 PRODUCTS = """
@@ -133,6 +134,18 @@ def test_a_loop_counts_as_often_as_it_runs(described):
     assert (counter.type, counter.flops) == ("stablehlo.add", 8)
     with pytest.raises(FathomError, match="iterations of while#4 is not known beforehand"):
         described(LOOP.replace("compare LT, %iterArg_2, %c_0", "compare EQ, %iterArg_2, %c_0"))
+
+
+def test_a_loop_reads_the_state_of_the_iteration_before(described):
+    weights = "%w = stablehlo.constant dense<1.5> : tensor<5x5xf32>\n    %c = "
+    text = LOOP.replace("%c = ", weights, 1).replace("%iterArg = %arg1", "%iterArg = %w")
+    found = described(text)
+    product, pooling, counter = found.operations
+    assert (product.producers, counter.producers) == ((pooling.name,), (counter.name,))
+    (gathered,) = sharding.of(found, 2).exchanges
+    assert (gathered.kind, gathered.row, gathered.size_bytes) == ("all-gather", product, 8 * 60)
+    once = described(text.replace("dense<15>", "dense<2>"))
+    assert once.operations[0].producers == ()
 
 
 def test_a_function_with_a_loop_may_be_called_twice(described):
