@@ -124,8 +124,12 @@ def _einsum(call: Call) -> list[Work] | None:
 
 
 def _recurrent(call: Call) -> list[Work]:
-    """Describes all directions: the product of all inputs, then of the state at each step."""
+    """Describes all directions: the product of all inputs, then of the state at each step.
+
+    The gates read both, and the memory cell (LSTM) or the state that they mix with the new (GRU).
+    """
     inputs, weights, recurrent = (call.input(place) for place in range(3))
+    biases, lengths, hidden_at_first, cell_at_first, peepholes = [*call.inputs[3:], *[None] * 5][:5]
     steps, batch, width = inputs.shape
     if call.attributes.get("layout"):
         steps, batch = batch, steps
@@ -136,11 +140,15 @@ def _recurrent(call: Call) -> list[Work]:
     sizes = {"batch": directions, "M": steps * batch, "N": gates, "K": width}
     in_loop = {"batch": directions, "M": batch, "N": gates, "K": hidden}
     recurrence = Work("recurrent product", in_loop, part="/body/state", repeats=steps)
-    cell = replace(rows.elementwise([step], [state]), part="/body/gates", repeats=steps)
+    before = replace(state, producers=hidden_at_first.producers if hidden_at_first else ())
+    cell = replace(state, producers=cell_at_first.producers if cell_at_first else ())
+    kept = {"LSTM": [cell], "GRU": [before], "RNN": []}[call.type]
+    read = [step, step, *kept, *(each for each in (biases, lengths, peepholes) if each)]
+    update = replace(rows.elementwise([step], [state]), part="/body/gates", repeats=steps)
     return [
         Work("matrix product", sizes, part="/inputs", inputs=[inputs, weights], outputs=[products]),
-        replace(recurrence, inputs=[state, recurrent], outputs=[step]),
-        replace(cell, inputs=[step, step], outputs=[state]),
+        replace(recurrence, reads=["/body/gates"], inputs=[before, recurrent], outputs=[step]),
+        replace(update, reads=["/inputs", "/body/state"], inputs=read, outputs=[state]),
     ]
 
 

@@ -43,6 +43,7 @@ class Work:
     bounds: loops.Bounds  # the loop bounds; see ``Operation.bounds``
     flops: int = 0  # other than multiply-accumulates
     part: str = ""  # put after the operation's name, if it has several parts
+    reads: Sequence[str] | None = None  # parts; None: the one before
     repeats: int = 1  # executions for each of the operation's
     reads_part: bool = False  # of its first input it reads as much as it writes
     inputs: Sequence[Value] | None = None  # of a part; None: the operation's
@@ -71,7 +72,7 @@ class Rows:
         self, place: Place, works: Iterable[Work], inputs: Sequence[Value], outputs: Sequence[Value]
     ) -> tuple[str, ...]:
         """Adds an operation, a row for each part; returns the names that made its results."""
-        last: tuple[str, ...] = ()
+        parts: list[str] = []
         for work in works:
             if work.kind == "matrix product" and place.repeats > 1:  # in a loop
                 work = replace(work, kind="recurrent product")
@@ -79,12 +80,16 @@ class Rows:
             if empty or not work.repeats:
                 continue
             read = inputs if work.inputs is None else work.inputs
-            row = _row(place, work, read, outputs if work.outputs is None else work.outputs, last)
+            before = parts[-1:]
+            if work.reads is not None:
+                before = [place.name + part for part in work.reads]
+            written = outputs if work.outputs is None else work.outputs
+            row = _row(place, work, read, written, before)
             self.rows.append(row)
             if work.kind in PRODUCTS:
                 self.factors[row.name] = read[0].dtype
-            last = (row.name,)
-        return last
+            parts.append(row.name)
+        return tuple(parts[-1:])
 
     def end_loop(
         self, first: int, names: Sequence[str], results: Sequence[Value], times: int
@@ -186,7 +191,7 @@ def _row(
     work: Work,
     inputs: Sequence[Value],
     outputs: Sequence[Value],
-    before: tuple[str, ...],
+    before: Sequence[str],
 ) -> Operation:
     read = sum(value.bytes for value in inputs if not value.weight)
     weights = sum(value.bytes for value in inputs if value.weight)

@@ -116,9 +116,38 @@ def test_a_recurrence_repeats_its_product_and_reads_its_weights_again(described)
     assert [row.kind for row in rows] == ["matrix product", "recurrent product", "elementwise"]
     assert [row.repeats for row in rows] == [1, 10, 10]
     assert rows[1].weight_bytes == 10 * 4 * 2 * 24 * 6
-    assert rows[1].producers == (rows[0].name,)
+    assert rows[1].producers == (rows[2].name,)
+    assert rows[2].producers == (rows[0].name, rows[1].name)
     assert rows[1].result_bytes == 4 * 2 * 2 * 24  # of an iteration; the states are kept
     assert rows[2].result_bytes == 10 * 4 * 2 * 2 * 6
+
+
+@pytest.mark.parametrize(
+    ("kind", "gates", "states", "weights"),
+    [("LSTM", 4, 1, "b,,h,c,p"), ("GRU", 3, 1, "b,,h"), ("RNN", 1, 0, "b,,h")],
+)
+def test_the_gates_of_a_recurrence_read_biases_and_the_state(
+    described, kind, gates, states, weights
+):
+    starts = [node("Relu", "x0", "h"), node("Tanh", "x0", "c")]
+    recurrence = node(kind, f"x,w,r,{weights}", hidden_size=6)
+    given = [("w", 6 * gates, 3), ("r", 6 * gates, 6), ("b", 12 * gates), ("p", 18)]
+    given = [weight(name, 1, *shape) for name, *shape in given if name != "p" or kind == "LSTM"]
+    inputs = {"x": (10, 2, 3), "x0": (1, 2, 6)}
+    found = described([*starts, recurrence], inputs, given)
+    *starts, first, state, last = found.operations
+    assert state.producers == (starts[0].name, last.name)
+    of_cell = [starts[1].name] if kind == "LSTM" else [starts[0].name] * states
+    assert last.producers == (*of_cell, first.name, state.name)
+    assert last.input_bytes == 10 * 4 * 2 * 6 * (2 * gates + states)
+    assert sum(row.weight_bytes // row.repeats for row in found.operations) == 4 * found.parameters
+
+
+def test_nodes_that_share_a_recurrence_gather_its_product_alone(described):
+    product, inputs, weights, _ = PRODUCTS["gru"]
+    found = described([product], inputs, [weight(n, *s) for n, s in weights.items()])
+    (gathered,) = sharding.of(found, 2).exchanges
+    assert (gathered.kind, gathered.row) == ("all-gather", found.operations[1])
 
 
 def test_attention_counts_past_and_grouped_heads(described):
