@@ -45,6 +45,7 @@ class Work:
     part: str = ""  # put after the operation's name, if it has several parts
     reads: Sequence[str] | None = None  # parts; None: the one before
     repeats: int = 1  # executions for each of the operation's
+    keeps: int = 0  # bytes that results of all iterations fill at most, if they are kept
     reads_part: bool = False  # of its first input it reads as much as it writes
     inputs: Sequence[Value] | None = None  # of a part; None: the operation's
     outputs: Sequence[Value] | None = None  # of a part; None: the operation's
@@ -94,12 +95,12 @@ class Rows:
     def end_loop(
         self, first: int, names: Sequence[str], results: Sequence[Value], times: int
     ) -> list[Value]:
-        """Adds the edges from each iteration of a loop to the next.
+        """Adds the edges from each iteration of a loop to the next, and keeps what it stacks.
 
         Args:
             first: place of the body's first row.
             names: what stands for the producers of each value that the loop carries.
-            results: of the body, those values first.
+            results: of the body, those values first, then what it stacks.
             times: iterations.
 
         Returns:
@@ -107,11 +108,13 @@ class Rows:
         """
         computed = (value.producers if times > 1 else () for value in results)
         carried = dict(zip(names, computed, strict=False))
+        ends = [replace(each, producers=_computing(each.producers, carried)) for each in results]
+        stacked = {name for each in ends[len(names) :] for name in each.producers}
         for place, row in enumerate(self.rows[first:], first):
-            if not carried.keys().isdisjoint(row.producers):
-                producers = _computing(row.producers, carried)
-                self.rows[place] = row.model_copy(update={"producers": producers})
-        return [replace(each, producers=_computing(each.producers, carried)) for each in results]
+            kept = (times if row.name in stacked else 1) * row.result_bytes
+            update = {"producers": _computing(row.producers, carried), "result_bytes": kept}
+            self.rows[place] = row.model_copy(update=update)
+        return ends
 
 
 def elementwise(inputs: Sequence[Value], outputs: Sequence[Value]) -> Work:
@@ -202,6 +205,7 @@ def _row(
         read, weights = (read, weights - unread) if inputs[0].weight else (read - unread, weights)
     repeats = place.repeats * work.repeats
     producers = dict.fromkeys(name for value in inputs for name in value.producers)
+    kept = written * (1 if work.kind == "recurrent product" else work.repeats)
     counted = work.kind in PRODUCTS
     return Operation(
         name=place.name + work.part,
@@ -218,7 +222,7 @@ def _row(
         weight_bytes=repeats * weights,
         output_bytes=repeats * written,
         producers=tuple(producers | dict.fromkeys(before)),
-        result_bytes=written * (1 if work.kind == "recurrent product" else work.repeats),
+        result_bytes=max(kept, min(work.keeps, repeats * written)),
         footprint_bytes=whole,
     )
 

@@ -350,7 +350,12 @@ RULES: dict[str, Rule] = {
         lambda op, inputs, outputs: [rows.movement(inputs, outputs, reads_part=True)],
     ),
     "dynamic_update_slice": lambda op, inputs, outputs: [  # in place
-        replace(rows.movement(inputs[1:], []), inputs=inputs[1:], outputs=inputs[1:2])
+        replace(
+            rows.movement(inputs[1:], []),
+            inputs=inputs[1:],
+            outputs=inputs[1:2],
+            keeps=inputs[0].bytes,
+        )
     ],
     "gather": lambda op, inputs, outputs: [rows.gather(inputs, outputs)],
     **dict.fromkeys(("dot", "dot_general"), _dot),

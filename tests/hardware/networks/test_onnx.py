@@ -387,6 +387,23 @@ def test_a_scan_reads_the_state_of_the_iteration_before(described):
     assert once[1].producers == once[4].producers == (start.name,)
 
 
+def test_what_a_loop_stacks_is_held_of_all_iterations(described):
+    scan = scan_of_states(weight("w", 5, 5))
+    nodes = [scan, node("Transpose", "stack", "end", perm=[1, 0, 2])]
+    found = described(nodes, {"x": (3, 5), "xs": (7, 5)})
+    assert [row.result_bytes for row in found.operations] == [60, 60, 7 * 60, 7 * 60]
+    body = body_of_loop()
+    body.output.append(onnx.ValueInfoProto(name="all"))
+    body.node[1].CopyFrom(helper.make_node("Identity", ["s"], ["t"]))
+    body.node.append(scan_of_states())
+    body.node[-1].input[0], body.node[-1].output[1] = "s", "all"
+    loop = node("Loop", "times,,x", "z", body=body)
+    loop.output.append("all")
+    weights = [integers("times", 2), weight("w", 5, 5)]
+    found = described([loop, node("Neg", "all", "end")], {"x": (3, 5), "xs": (7, 5)}, weights)
+    assert [row.result_bytes for row in found.operations][2:] == [2 * 7 * 60] * 2
+
+
 def test_a_loop_reads_what_it_passes_on_round_another_loop(described):
     inner = node("Loop", "times,,s", "t", body=body_of_loop())
     outer = body_of_loop()

@@ -96,6 +96,30 @@ func.func public @main(%arg0: tensor<4xf32>) -> tensor<4xf32> {
 """
 
 
+STACK = """
+module {
+  func.func public @main(%arg0: tensor<3x5xf32>) -> tensor<7x3x5xf32> {
+    %c = stablehlo.constant dense<0> : tensor<i32>
+    %c_0 = stablehlo.constant dense<0.0> : tensor<7x3x5xf32>
+    %0:3 = stablehlo.while(%i = %c, %s = %arg0, %all = %c_0) : tensor<i32>, tensor<3x5xf32>, tensor<7x3x5xf32>
+    cond {
+      %end = stablehlo.constant dense<7> : tensor<i32>
+      %1 = stablehlo.compare LT, %i, %end, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %1 : tensor<i1>
+    } do {
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %1 = stablehlo.tanh %s : tensor<3x5xf32>
+      %2 = stablehlo.reshape %1 : (tensor<3x5xf32>) -> tensor<1x3x5xf32>
+      %3 = stablehlo.dynamic_update_slice %all, %2, %i, %c, %c : (tensor<7x3x5xf32>, tensor<1x3x5xf32>, tensor<i32>, tensor<i32>, tensor<i32>) -> tensor<7x3x5xf32>
+      %4 = stablehlo.add %i, %one : tensor<i32>
+      stablehlo.return %4, %1, %3 : tensor<i32>, tensor<3x5xf32>, tensor<7x3x5xf32>
+    }
+    return %0#2 : tensor<7x3x5xf32>
+  }
+}
+"""  # noqa: E501
+
+
 @pytest.fixture
 def described(tmp_path):
     def describe(text):
@@ -146,6 +170,13 @@ def test_a_loop_reads_the_state_of_the_iteration_before(described):
     assert (gathered.kind, gathered.row, gathered.size_bytes) == ("all-gather", product, 8 * 60)
     once = described(text.replace("dense<15>", "dense<2>"))
     assert once.operations[0].producers == ()
+
+
+@pytest.mark.parametrize(("first", "rows"), [(0, 7), (5, 2), (-9, 7)])
+def test_what_a_loop_stacks_is_held_of_all_iterations(described, first, rows):
+    text = STACK.replace("dense<0> ", f"dense<{first}> ")
+    (update,) = (row for row in described(text).operations if row.type.endswith("update_slice"))
+    assert update.result_bytes == rows * 60  # of 16 iterations the last of a row is kept
 
 
 def test_a_function_with_a_loop_may_be_called_twice(described):
