@@ -1,6 +1,7 @@
 """Describes StableHLO's text: one table of rules, by the type of the operation."""
 
 import math
+import operator
 import re
 from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
@@ -39,7 +40,12 @@ _REDUCTIONS = """
 _MOVEMENTS = """
     broadcast broadcast_in_dim concatenate convert iota pad reverse scatter select transpose
     """
+_COMPARISONS = {
+    **{"LT": operator.lt, "LE": operator.le, "GT": operator.gt, "GE": operator.ge},
+    "NE": operator.ne,
+}
 
+_Times = tuple[float, float]  # how often a condition holds at first, and how often it does not
 Rule = Callable[[Op, Sequence[Value], Sequence[Value]], "list[Work] | None"]
 
 
@@ -147,9 +153,7 @@ class _Reader:
     def _constant(self, op: Op) -> _Known:
         value = replace(_results(op)[0], weight=True)
         self._constants += value.bytes
-        text = op.text.replace("dense<true>", "dense<1>").replace("dense<false>", "dense<0>")
-        number = re.search(r"dense<(-?\d+)>", text)
-        return _Known(value, int(number[1]) if number else None)
+        return _Known(value, _number(op))
 
     def _operation(self, op: Op, kind: str, given: list[_Known], context: _Context) -> list[_Known]:
         """Adds an operation, unless it is a view or computes with constants alone."""
@@ -224,22 +228,50 @@ def _iterations(
     in_body = ChainMap(dict(zip(body.arguments, given, strict=True)), scope)
     for block, names in ((condition, inner), (body, in_body)):
         for op in block.ops:
-            if op.type.endswith(".constant") and (found := re.search(r"dense<(-?\d+)>", op.text)):
-                names[op.results[0]] = _Known(_results(op)[0], int(found[1]))
-    counts = []
+            if op.type.endswith(".constant"):
+                names[op.results[0]] = _Known(_results(op)[0], _number(op))
+            elif op.type.endswith(".broadcast_in_dim") and op.operands[0] in names:
+                names[op.results[0]] = names[op.operands[0]]
+    times: dict[str, _Times] = {}
     for op in condition.ops:
+        result = _combined(op, times)
         found = re.match(r'"?stablehlo\.compare"?\s+(LT|LE|GT|GE|NE)', op.text)
-        if not found or len(op.operands) != 2 or op.operands[0] not in places:
-            continue
-        place = places[op.operands[0]]
-        known = inner.get(op.operands[1])
-        first, limit = start[place].number, known.number if known else None
-        step = _step(body, place, in_body)
-        if first is not None and limit is not None and step:
-            edge = 1 if found[1] in ("LE", "GE") else 0
-            distance = (limit - first) * (1 if step > 0 else -1) + edge
-            counts.append(max(0, -(-distance // abs(step))))
-    return min(counts, default=None)
+        known = inner.get(op.operands[1]) if found and len(op.operands) == 2 else None
+        if found and known and known.number is not None:
+            read, limit = op.operands[0], known.number
+            if read in times and found[1] == "NE" and not limit:  # as JAX converts a condition
+                result = times[read]
+            elif read in places:
+                first, step = start[places[read]].number, _step(body, places[read], in_body)
+                if first is not None and step:
+                    result = _compared(found[1], first, limit, step)
+        times |= dict.fromkeys(op.results, result)
+    most, _ = times.get(condition.ops[-1].operands[0], (math.inf, 0))
+    return None if most == math.inf else int(most)
+
+
+def _compared(comparison: str, first: int, limit: int, step: int) -> _Times:
+    """Returns how often the comparison of a counter with a limit holds, until it changes."""
+    holds = _COMPARISONS[comparison](first, limit)
+    end = limit + 1 if comparison in ("LE", "GT") else limit  # the first on the other side
+    end -= step < 0 and comparison != "NE"
+    times = -((first - end) // step)
+    change = times if times > 0 else math.inf
+    return (change, 0) if holds else (0, change)
+
+
+def _combined(op: Op, times: Mapping[str, _Times]) -> _Times:
+    """Returns how often a combination of conditions holds at most, until it changes."""
+    given = [times.get(name, (math.inf, math.inf)) for name in op.operands]
+    held, not_held = [each[0] for each in given], [each[1] for each in given]
+    kind = op.type.rpartition(".")[2]
+    if kind == "and" and given:
+        return min(held), max(not_held)
+    if kind == "or" and given:
+        return max(held), min(not_held)
+    if kind == "not" and given:
+        return not_held[0], held[0]
+    return given[0] if kind in ("convert", "reshape", "reduce") and given else (math.inf, math.inf)
 
 
 def _step(body: Block, place: int, known: Mapping[str, _Known]) -> int | None:
@@ -269,6 +301,13 @@ def _read(block: Block) -> set[str]:
     """Returns the names that a block and those within it read."""
     found = {name for op in block.ops for name in op.operands}
     return found.union(*(_read(region) for op in block.ops for region in op.regions))
+
+
+def _number(op: Op) -> int | None:
+    """Returns the number that a constant is, all of its elements."""
+    text = op.text.replace("dense<true>", "dense<1>").replace("dense<false>", "dense<0>")
+    found = re.search(r"dense<(-?\d+)>", text)
+    return int(found[1]) if found else None
 
 
 def _given(op: Op, scope: _Scope) -> list[_Known]:

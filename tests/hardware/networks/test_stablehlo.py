@@ -179,6 +179,71 @@ def test_what_a_loop_stacks_is_held_of_all_iterations(described, first, rows):
     assert update.result_bytes == rows * 60  # of 16 iterations the last of a row is kept
 
 
+COMPARED = {
+    "few": "compare LT, %iterArg_2, %five, SIGNED",
+    "many": "compare LE, %iterArg_2, %c_0, SIGNED",
+    "end": "compare GT, %iterArg_2, %five, SIGNED",
+    "below": "compare GE, %c_0, %data, SIGNED",
+}
+
+
+def iterations(described, text):
+    """Returns how often LOOP runs with another condition or counter; None if it is refused."""
+    after = "%1 = stablehlo.abs %0#2 : tensor<3x5xf32>\n    return %1"
+    try:
+        return described(text.replace("return %0#2", after)).macs / 75
+    except FathomError as error:
+        assert "iterations of while#4 is not known beforehand" in str(error)
+        return None
+
+
+@pytest.mark.parametrize(
+    ("condition", "times"),
+    [
+        ("convert %few", 3),
+        ("convert %many", 8),
+        ("and %few, %many", 3),
+        ("or %few, %many", 8),
+        ("and %many, %below", 8),
+        ("or %many, %below", None),
+        ("not %end", 3),
+        ("not %few", 0),
+        ("and %many, %not_end", 3),
+        ("or %many, %not_end", 8),
+        ("compare NE, %few, %no, UNSIGNED", 3),
+        ("convert %below", None),
+        ("xor %few, %no", None),
+    ],
+)
+def test_conditions_of_a_loop_combine(described, condition, times):
+    types = "(tensor<i32>, tensor<i32>) -> tensor<i1>"
+    start, _, rest = LOOP.partition("      %1 = stablehlo.compare")
+    lines = [
+        "%five = stablehlo.constant dense<5> : tensor<i32>",
+        "%no = stablehlo.constant dense<false> : tensor<i1>",
+        "%data = stablehlo.custom_call @own(%iterArg_3) : (tensor<3x5xf32>) -> tensor<i32>",
+        *(f"%{name} = stablehlo.{text} : {types}" for name, text in COMPARED.items()),
+        "%not_end = stablehlo.not %end : tensor<i1>",
+        f"%1 = stablehlo.{condition} : tensor<i1>",
+    ]
+    text = "\n".join([start, *lines, rest.partition("\n")[2]])
+    assert iterations(described, text) == times
+
+
+@pytest.mark.parametrize(
+    ("comparison", "first", "step", "times"),
+    [
+        *(("LT", 0, 2, 8), ("LE", 1, 2, 8), ("NE", 3, 3, 4), ("GT", 20, -2, 3), ("GE", 19, -2, 3)),
+        *(("GT", 15, 1, 0), ("LT", 15, -1, 0), ("LT", 0, -2, None), ("GE", 15, 2, None)),
+        ("NE", 20, 2, None),
+    ],
+)
+def test_a_loop_counts_up_or_down_to_its_limit(described, comparison, first, step, times):
+    text = LOOP.replace("compare LT", f"compare {comparison}")
+    text = text.replace("<2>", f"<{step}>").replace("<0>", f"<{first}>")
+    assert iterations(described, text) == times
+
+
 def test_a_function_with_a_loop_may_be_called_twice(described):
     types = "(tensor<3x5xf32>, tensor<5x5xf32>) -> tensor<3x5xf32>"
     twice = LOOP.replace("func.func public @main", "func.func private @inner")
