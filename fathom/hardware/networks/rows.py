@@ -173,8 +173,8 @@ def finished(
     except ValidationError as error:
         first_error = error.errors()[0]
         where = ".".join(str(each) for each in first_error["loc"])
-        text = f"cannot describe {name}: {where} {first_error['msg']}".strip()
-        raise FathomError(text) from error
+        text = f"{where} {first_error['msg'].removeprefix('Value error, ')}".strip()
+        raise FathomError(f"cannot describe {name}: {text}") from error
 
 
 def _computing(names: Iterable[str], carried: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

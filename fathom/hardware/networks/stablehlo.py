@@ -163,7 +163,10 @@ class _Reader:
                 raise FathomError(
                     f"the size of {kind}'s result is open: export it with fixed sizes"
                 )
+        numbers = [each.number for each in given if each.number is not None]
         number = given[0].number if given and kind in ("convert", "reshape") else None
+        if kind == "clamp" and len(numbers) == 3:  # the least, a number, and the most
+            number = sorted(numbers)[1]
         if kind in _VIEWS.split() or all(value.weight for value in values):
             origins = values or [Value((), "token", True)]
             if len(origins) != len(outputs):  # an optimization_barrier has as many
