@@ -148,6 +148,13 @@ class _Reader:
             scope[each.name] = known = _constant(each)
             self._weights[prefix + each.name] = known.value
 
+    def _add_weights(self, graph: onnx.GraphProto, prefix: str) -> None:
+        """Adds the weights of a branch that is not taken, with those of graphs in it."""
+        self._add_initializers(graph, {}, prefix)
+        for place, node in enumerate(graph.node):
+            for each in node.attribute:
+                self._add_weights(each.g, f"{prefix}{place}/{each.name}/")
+
     def _walk(self, graph: onnx.GraphProto, scope: _Scope, context: _Context) -> None:
         hints = {each.name: each.type for each in graph.value_info}
         hints |= {each.name: each.type for each in graph.output}
@@ -261,7 +268,10 @@ class _Reader:
         """Goes through the branch that runs, the first one if that depends on the data."""
         condition = inputs[0].constant if inputs[0] else None
         taken = condition is None or bool(condition.reshape(-1)[0])
-        graph = given["then_branch" if taken else "else_branch"]
+        graph, other = given["then_branch"], given["else_branch"]
+        if not taken:
+            graph, other = other, graph
+        self._add_weights(other, f"{place.name}/not taken/")
         return self._inside(graph, [], scope, replace(context, prefix=f"{place.name}/"))
 
     def _loop(

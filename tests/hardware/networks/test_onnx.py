@@ -326,6 +326,25 @@ def test_the_weights_of_a_body_are_parameters_and_held(described):
     assert found.held_bytes == 2 * 4 * 25 + 8 + 4 * 15
 
 
+@pytest.mark.parametrize(("condition", "macs"), [(True, 3 * 5 * 5), (False, 3 * 5 * 4)])
+def test_the_weights_of_both_branches_are_parameters_and_held(described, condition, macs):
+    end, yes = [onnx.ValueInfoProto(name="t")], [weight("w", 5, 5)]
+    one = helper.make_graph([node("MatMul", "x,w", "t")], "one", [], end, yes)
+    inner = helper.make_graph([node("Relu", "x", "t")], "inner", [], end, [weight("v", 3)])
+    nodes = [node("MatMul", "x,w", "p"), node("If", "no", "t", then_branch=one, else_branch=inner)]
+    two = helper.make_graph(nodes, "two", [], end, [weight("w", 5, 4)])
+    branches = node("If", "is", then_branch=one, else_branch=two)
+    constants = [
+        onnx.numpy_helper.from_array(np.array(value), name)
+        for name, value in (("is", condition), ("no", False))
+    ]
+    nodes = [branches, node("Identity", "y", "end")]
+    found = described(nodes, {"x": (3, 5)}, constants)
+    assert found.macs == macs
+    assert found.parameters == 25 + 20 + 25 + 3
+    assert found.held_bytes == 4 * found.parameters + 2 + 4 * 15
+
+
 def test_statistics_of_normalizations_are_no_parameters_in_bodies_either(described):
     names = ["scale", "shift", "mean", "variance"]
     norm = helper.make_node("BatchNormalization", ["a", *names], ["c"])
