@@ -475,10 +475,9 @@ def _like(known: _Known, origin: Value) -> _Known:
     return _known(known.value.shape, _elem(known), weight=origin.weight, producers=origin.producers)
 
 
-def _varying(known: _Known, shape: Iterable[int] | None = None) -> _Known:
-    """Returns what a loop carries, whose value changes; perhaps in another shape."""
-    sizes = known.value.shape if shape is None else shape
-    return _known(sizes, _elem(known), producers=known.value.producers)
+def _varying(known: _Known, shape: Iterable[int]) -> _Known:
+    """Returns what a loop reads or stacks, in another shape, whose value changes."""
+    return _known(shape, _elem(known), producers=known.value.producers)
 
 
 def _stacked(known: _Known, times: int, axis: int) -> _Known:
