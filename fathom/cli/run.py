@@ -278,7 +278,8 @@ def _print_summary(result: "RunResult", screen: Console) -> None:
             f"{speed.examples_per_second:,.1f} {speed.example}/s, "
             f"{(speed.flops_per_second or 0) / 1e9:,.1f} GFLOP/s"
         )
-        screen.print(f"with input: {speed.examples_per_second_with_input:,.1f} {speed.example}/s")
+        with_input = speed.examples_per_second_with_input
+        screen.print(f"with input: {with_input:,.1f} {speed.example}/s on average")
     if result.energy.joules_per_step is not None:
         screen.print(
             f"energy: {result.energy.joules_per_step:,.3g} J a step, "
