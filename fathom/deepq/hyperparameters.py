@@ -50,7 +50,7 @@ class DeepQHyperparameters(Hyperparameters):
     squared_gradient_momentum: float = hyperparameter(
         0.95, "decay of the running means of g and g^2", source="table 1", maximum=1
     )
-    min_squared_gradient: float = hyperparameter(0.01, "inside the root", source="table 1")
+    min_squared_gradient: float = hyperparameter(0.01, "inside the root", source="table 1", above=0)
     initial_exploration: float = hyperparameter(
         1.0, "initial epsilon", unit="probability", source="table 1", maximum=1
     )

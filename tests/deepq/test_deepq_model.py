@@ -358,6 +358,7 @@ def test_a_checkpoint_of_another_game_is_refused(game, environments, message, tm
         ({"update_frequency": 0}, "update_frequency must be at least 1"),
         ({"target_update": 0}, "target_update must be at least 1"),
         ({"environments": 0}, "environments must be at least 1"),
+        ({"min_squared_gradient": 0.0}, "min_squared_gradient must be more than 0"),
         ({"learning_starts": 300}, "learning_starts must be from 5 to replay_size 200, not 300"),
         ({"learning_starts": 4}, "learning_starts must be from 5"),
         ({"replay_size": 3}, "larger than the data: the replay memory holds 3 frames"),
