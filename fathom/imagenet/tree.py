@@ -178,5 +178,19 @@ def find_flat_images(folder: Path, truth: Path, wnids: dict[int, str]) -> dict[s
 
 
 def has_flat_images(folder: Path) -> bool:
-    """Says whether ``folder`` itself holds images named as the validation archive names them."""
-    return any(_VALIDATION_NAME.fullmatch(entry.name) for entry in os.scandir(folder))
+    """Says whether ``folder`` itself holds images named as the validation archive names them.
+
+    Raises:
+        FathomError: so do folders of classes in it: which image counts is not clear.
+    """
+    entries = list(os.scandir(folder))
+    flat = next((e.name for e in entries if _VALIDATION_NAME.fullmatch(e.name)), None)
+    if flat is None:
+        return False
+    wnids = sorted(e.name for e in entries if _WNID.fullmatch(e.name) and e.is_dir())
+    if sorted_in := next((wnid for wnid in wnids if _image_names(folder / wnid)), None):
+        raise FathomError(
+            f"{folder} has images both in class folders, such as {sorted_in}, and beside them, "
+            f"such as {flat}: move all of them into class folders, or none"
+        )
+    return True

@@ -224,6 +224,23 @@ def test_a_flat_validation_image_with_another_name_is_named(tmp_path):
     assert "holiday.JPEG" in error_of(tmp_path)
 
 
+@pytest.mark.parametrize("truth", [True, False])
+def test_validation_images_that_are_only_partly_in_class_folders_are_refused(truth, tmp_path):
+    put(tmp_path, f"train/{A}/x.JPEG", f"val/{B}/ILSVRC2012_val_00000009.JPEG", *VAL)
+    if truth:
+        write_devkit(tmp_path)
+    message = error_of(tmp_path)
+    assert f"both in class folders, such as {B}, and beside them" in message
+    assert "move all of them" in message
+
+
+def test_empty_class_folders_beside_flat_validation_images_are_passed_over(tmp_path):
+    put(tmp_path, *VAL)
+    write_devkit(tmp_path)
+    (tmp_path / "val" / A).mkdir()
+    assert ImageNet.load(tmp_path).validation.size == len(VAL)
+
+
 def test_train_beside_validation_images_without_ground_truth_can_be_trained_on(tmp_path):
     put(tmp_path, f"train/{A}/x.JPEG", *VAL)
     data = ImageNet.load(tmp_path)
