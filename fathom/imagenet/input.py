@@ -179,6 +179,11 @@ class _Loader:
                 )
             try:
                 return self.prepare(encoded, seed), label
+            except tf.errors.ResourceExhaustedError as error:  # the image may be whole
+                raise FathomError(
+                    f"{self.split.describe(int(index))} cannot be loaded: {cause(error)}: free "
+                    "memory, or use smaller images"
+                ) from error
             except tf.errors.OpError:
                 self._note_bad(int(index), UNDECODABLE)
                 return None

@@ -195,6 +195,21 @@ def test_with_strict_a_damaged_image_is_an_error_that_names_it(tree):
         evaluation(tree, strict=True)
 
 
+def test_an_image_that_memory_is_too_small_for_is_not_taken_for_damaged(tree, monkeypatch):
+    def no_memory(encoded, **how):
+        if tf.executing_eagerly():
+            raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating")
+        with tf.control_dependencies([tf.debugging.Assert(False, ["OOM"])]):
+            return tf.zeros([1, 32, 32, 3])
+
+    monkeypatch.setattr("fathom.imagenet.input.evaluation_image", no_memory)
+    data = ImageNet.load(tree)
+    batches = evaluation_batches(data, data.validation, 2, crop=32, shorter_side=40, views=1)
+    with pytest.raises(FathomError, match=r"^val/.*00.JPEG cannot be loaded: OOM.*free memory"):
+        next(batches)
+    assert data.skipped == {}
+
+
 def test_an_image_that_vanished_is_skipped_by_name(tree):
     data = ImageNet.load(tree)
     batches = training_batches(data, data.train, Sampler(SIZE, SIZE, seed=0), HOW)
