@@ -158,6 +158,7 @@ def option(
     source: str = "",
     choices: Collection[Value] = (),
     trains: bool = True,
+    needs: str = "",
     **limits: float,
 ) -> Value:
     """Declares an option of a workload: a documented field of a dataclass.
@@ -169,11 +170,13 @@ def option(
         source: of the default, such as a section of the paper.
         choices: the only allowed values.
         trains: it has an effect in training.
+        needs: another, without which it has no effect.
         limits: of a number, as in ``Allowed``.
     """
     allowed = Allowed(choices=tuple(choices), **limits)
-    texts = {"about": about, "unit": unit, "source": source, "trains": trains}
-    return dataclasses.field(default=default, metadata={"allowed": allowed, **texts})
+    texts = {"about": about, "unit": unit, "source": source}
+    metadata = {"allowed": allowed, "trains": trains, "needs": needs, **texts}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 hyperparameter = option  # of the network or its training
@@ -211,9 +214,16 @@ class Hyperparameters(_Checked):
         """Returns the hyperparameters; given values replace the defaults, those of ``size`` too.
 
         Raises:
-            FathomError: an unknown name, or a value of the wrong type or out of range.
+            FathomError: an unknown name, a value of the wrong type or out of range, or one that has
+                no effect beside the others.
         """
-        return build(cls, {**cls.SIZES.get(str(values.get("size")), {}), **values})
+        built = build(cls, {**cls.SIZES.get(str(values.get("size")), {}), **values})
+        for each in dataclasses.fields(cls):
+            needed = each.metadata.get("needs")
+            changed = each.name in values and getattr(built, each.name) != each.default
+            if needed and changed and not getattr(built, needed):
+                raise FathomError(f"{each.name} has no effect with {needed}=false: omit it")
+        return built
 
     @classmethod
     def defaults(cls, size: object) -> dict[str, Any]:

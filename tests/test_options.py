@@ -4,7 +4,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from fathom import AlexNet, Autoenc, FathomError
+from fathom import VGG, AlexNet, Autoenc, FathomError, MemNet, Residual
 from fathom.options import (
     Allowed,
     Execution,
@@ -202,6 +202,22 @@ def test_options_of_fixed_point_are_refused_elsewhere(option):
     assert Execution(precision="fixed16", **option)
     with pytest.raises(FathomError, match=f"^{next(iter(option))} has no effect in bfloat16: omit"):
         Execution(precision="bfloat16", **option)
+
+
+def test_an_option_that_another_one_switches_off_is_refused_unless_it_has_its_default():
+    for name, switch in (
+        ("random_noise", "temporal_encoding"),
+        ("linear_start_epochs", "linear_start"),
+        ("linear_start_patience", "linear_start"),
+    ):
+        with pytest.raises(FathomError, match=f"{name} has no effect with {switch}=false"):
+            MemNet("cpu", {name: "1", switch: "false"})
+        assert MemNet("cpu", {name: 1, switch: True}).hyperparameters.batch_size
+    same = {"random_noise": 0.1, "linear_start_epochs": 20, "linear_start": False}
+    assert not MemNet("cpu", same).hyperparameters.linear_start
+    for model_class in (AlexNet, VGG, Residual):
+        with pytest.raises(FathomError, match="colour_shift has no effect with augment=false"):
+            model_class("cpu", {"colour_shift": 0.2, "augment": False})
 
 
 def test_a_run_has_as_many_threads_as_operations_at_once():

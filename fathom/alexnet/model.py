@@ -33,9 +33,6 @@ class AlexNetHyperparameters(ClassifierHyperparameters):
     largest_side: int = hyperparameter(
         256, "as smallest_side: no scale augmentation", unit="pixels", source="section 2"
     )
-    colour_shift: float = hyperparameter(
-        0.1, "standard deviation of the PCA shift", source="section 4.1"
-    )
     hidden_units: int = hyperparameter(
         4096, "of each hidden layer", source="section 3.5", minimum=1
     )

@@ -69,11 +69,17 @@ class NetworkFormat:
     ) -> tuple[str, ...]:
         """Writes a built model into a folder, for any processor; returns what is left out.
 
+        The folder may be a new one.
+
         Raises:
             FathomError: the format cannot express the network, or a file cannot be written.
         """
-        with any_processor():
-            return self.save_network(model, folder, options)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with any_processor():
+                return self.save_network(model, folder, options)
+        except OSError as error:
+            raise FathomError(f"cannot write {folder}: {cause(error)}") from error
 
 
 @contextlib.contextmanager

@@ -38,7 +38,10 @@ class ClassifierHyperparameters(Hyperparameters):
     smallest_side: int = hyperparameter(256, "lower limit of the shorter side", unit="pixels")
     largest_side: int = hyperparameter(256, "upper limit of it, inclusive", unit="pixels")
     colour_shift: float = hyperparameter(
-        0.1, "standard deviation of the PCA shift", source="AlexNet, section 4.1"
+        0.1,
+        "standard deviation of the PCA shift",
+        source="AlexNet, section 4.1",
+        needs="augment",
     )
     augment: bool = hyperparameter(
         True, "random scale, crop, mirror and colour; false: centre crop"

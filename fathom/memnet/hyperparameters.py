@@ -38,16 +38,25 @@ class MemNetHyperparameters(Hyperparameters):
         True, "encode the order of the sentences", source="section 4.1"
     )
     random_noise: float = hyperparameter(
-        0.1, "most empty memories per sentence in training", source="section 4.1", maximum=1
+        0.1,
+        "most empty memories per sentence in training",
+        source="section 4.1",
+        needs="temporal_encoding",
+        maximum=1,
     )
     linear_start: bool = hyperparameter(
         True, "no softmax until the validation loss stops falling", source="section 4.2"
     )
     linear_start_epochs: int = hyperparameter(
-        20, "maximum of the linear start", unit="epochs", source="authors' code", minimum=1
+        20,
+        "maximum of the linear start",
+        unit="epochs",
+        source="authors' code",
+        needs="linear_start",
+        minimum=1,
     )
     linear_start_patience: int = hyperparameter(
-        20, "without improvement that end it", unit="epochs", minimum=1
+        20, "without improvement that end it", unit="epochs", needs="linear_start", minimum=1
     )
     optimizer: str = optimizers.choice("sgd", source="section 4.2")
     learning_rate: float = hyperparameter(

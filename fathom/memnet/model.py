@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
-from fathom import nn, options
+from fathom import nn
 from fathom.core.data.pipeline import Sampler, Tensors
 from fathom.core.training.optimizers import Optimizer, create
 from fathom.memnet import batches
@@ -61,7 +61,7 @@ class MemNet(nn.NeuralNetworkModel):
     @classmethod
     def build_hyperparameters(cls, values: Mapping[str, object]) -> MemNetHyperparameters:
         """Returns the hyperparameters; the default learning rate depends on the linear start."""
-        hyperparameters = options.build(MemNetHyperparameters, values)
+        hyperparameters = MemNetHyperparameters.of(values)
         if hyperparameters.linear_start or "learning_rate" in values:
             return hyperparameters
         return dataclasses.replace(hyperparameters, learning_rate=RATE_WITHOUT_LINEAR_START)

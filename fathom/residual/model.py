@@ -41,7 +41,10 @@ class ResidualHyperparameters(ClassifierHyperparameters):
     )
     largest_side: int = hyperparameter(480, "upper limit", unit="pixels", source="section 3.4")
     colour_shift: float = hyperparameter(
-        0.1, "standard deviation of AlexNet's PCA shift", source="section 3.4"
+        0.1,
+        "standard deviation of AlexNet's PCA shift",
+        source="section 3.4",
+        needs="augment",
     )
     base_filters: int = hyperparameter(
         64, "of conv1 and conv2_x, doubled in each later stage", source="table 1", minimum=1

@@ -19,7 +19,8 @@ def loss(logits: tf.Tensor, steps: tf.Tensor, phones: tf.Tensor, counts: tf.Tens
         counts: int32 [batch], phones of each utterance, at least one.
 
     Returns:
-        float32 [batch], nats.
+        float32 [batch], nats; infinite where a needed label has a probability below 1e-38,
+        unless it is traced for XLA.
     """
     if private.traces_for_xla():  # which lacks a CTC kernel
         return _forward(logits, steps, phones, counts)

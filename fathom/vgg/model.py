@@ -42,7 +42,10 @@ class VGGHyperparameters(ClassifierHyperparameters):
         384, "test scale Q, the midpoint of S's range", unit="pixels", source="section 4.1"
     )
     colour_shift: float = hyperparameter(
-        0.1, "standard deviation of AlexNet's PCA shift", source="section 3.1"
+        0.1,
+        "standard deviation of AlexNet's PCA shift",
+        source="section 3.1",
+        needs="augment",
     )
     base_filters: int = hyperparameter(64, "of the first block", source="table 1", minimum=1)
     hidden_units: int = hyperparameter(4096, "of each hidden layer", source="table 1", minimum=1)

@@ -75,7 +75,6 @@ class Network:
         self.outputs = {output: value.numpy() for output, value in outputs.items()}
 
     def save(self, to, folder, **options):
-        folder.mkdir()
         return exports.find(to).save(self.model, folder, ExportOptions(**options))
 
     def check(self, outputs):
@@ -255,6 +254,12 @@ def passed_on(outputs):
 def test_a_network_without_steps_is_not_exported_by_them(autoencoder, tmp_path):
     with pytest.raises(FathomError, match="has no steps"):
         autoencoder.save("onnx", tmp_path / "out", stepwise=True)
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_in_one_line(autoencoder, tmp_path):
+    (tmp_path / "out").touch()
+    with pytest.raises(FathomError, match=r"^cannot write .*out: .*exists"):
+        autoencoder.save("keras", tmp_path / "out")
 
 
 def run_session(session, inputs):

@@ -175,7 +175,8 @@ def _analyse(folder: Folder) -> Findings:
     results = [Formats.read(file) for file in sorted(folder.path.glob("formats/[!.]*.json"))]
     table, errors = runs(results), layer_errors(results)
     if table.empty:
-        return Findings(gaps=["no result of fathom formats in the folder's formats/"])
+        remedy = "mkdir DIR/formats; fathom formats ... --json DIR/formats/NAME.json"
+        return Findings(gaps=[f"no metric against bits: {remedy}"])
     return Findings(summary(table), draw(table, errors), table, {"errors": errors})
 
 

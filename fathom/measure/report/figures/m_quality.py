@@ -104,7 +104,8 @@ def _draw_quantity(panel: style.Panel, table: pd.DataFrame, quantity: str) -> No
 def _analyse(folder: Folder) -> Findings:
     found = [Quality.read(path) for path in sorted(folder.path.glob("quality/*.json"))]
     if not found:
-        return Findings(gaps=["no time to quality: fathom quality --json DIR/quality/NAME.json"])
+        remedy = "mkdir DIR/quality; fathom quality ... --json DIR/quality/NAME.json"
+        return Findings(gaps=[f"no time to quality: {remedy}"])
     table = trainings(found)
     tables, drawn = {"trainings": table}, medians(table)
     if drawn.empty:
