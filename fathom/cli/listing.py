@@ -28,6 +28,7 @@ def show(screen: Console) -> None:
         except Exception as error:  # whatever a package may raise
             broken = broken | {name: cause(error)}
     screen.print(table)
+    screen.print("parameters and MACs: by default, with synthetic data")
     for name, reason in broken.items():
         screen.print(f"{name}: {reason}")
 

@@ -31,6 +31,7 @@ def test_the_list_has_every_workload_with_its_descriptors_counts(capsys, monkeyp
     for name in SUITE:
         described = workloads.descriptor(name)
         assert {f"{described.parameters:,}", f"{described.macs:,}"} <= set(by_name[name])
+    assert "with synthetic data" in " ".join(rows[-1])
 
 
 @pytest.mark.parametrize("command", [["list"], ["data", "list"]])
