@@ -78,7 +78,7 @@ class Seq2Seq(Translation):
             "training_pairs": len(self.corpus.pairs),
             "source_words": len(self.corpus.source),
             "target_words": len(self.corpus.target),
-            "unfit": self.unfit,
+            "left_out": self.unfit,
         }
 
     @functools.cached_property

@@ -58,18 +58,14 @@ class CompiledStep:
 
     def check(self, batch: Batch) -> None:
         """Raises FathomError if a batch has other types or shapes of examples than declared."""
-        examples = [tf.TensorSpec(each.shape[self._leading :], each.dtype) for each in batch]
-        declared = [
-            [tf.TensorSpec(spec.shape[1:], spec.dtype) for spec in signature]
-            for signature in self._declared
-        ]
-        if not any(
+        examples = _examples(batch, self._leading)
+        declared = [_examples(signature, 1) for signature in self._declared]
+        fits = (
             len(each) == len(examples)
-            and all(
-                spec.is_compatible_with(found) for spec, found in zip(each, examples, strict=True)
-            )
+            and all(map(tf.TensorSpec.is_compatible_with, each, examples))
             for each in declared
-        ):
+        )
+        if not any(fits):
             raise FathomError(
                 f"a batch has examples of {_described(examples)}: build_inputs and build_labels "
                 f"declare {_described(declared[-1])}"
@@ -169,6 +165,11 @@ def _trace(step: Step, signatures: Sequence[Signature], xla: bool) -> Traced:
 
 def _shapes(tensors: Sequence[tf.Tensor | tf.TensorSpec]) -> Shapes:
     return tuple(tuple(tensor.shape) for tensor in tensors)
+
+
+def _examples(tensors: Sequence[tf.Tensor | tf.TensorSpec], leading: int) -> list[tf.TensorSpec]:
+    """Returns types and shapes without the leading dimensions."""
+    return [tf.TensorSpec(each.shape[leading:], each.dtype) for each in tensors]
 
 
 def _described(specs: Signature) -> str:
