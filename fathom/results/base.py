@@ -23,7 +23,7 @@ from typing_extensions import Self
 
 from fathom.errors import FathomError
 from fathom.options import DEVICE_KINDS, FIXED_PATTERN, PRECISIONS
-from fathom.system.files import atomic_write, read_file, user_path
+from fathom.system.files import atomic_write, named_path, read_file
 
 _LONGEST = 60  # characters of an invalid value in a message
 _NANOSECOND_DIGITS = 9
@@ -113,7 +113,7 @@ class Document(Record):
         Raises:
             FathomError: the file cannot be written.
         """
-        with atomic_write(user_path(path)) as temporary:
+        with atomic_write(named_path(path)) as temporary:
             temporary.write_text(self.to_json())
 
     @classmethod
@@ -123,7 +123,7 @@ class Document(Record):
         Raises:
             FathomError: it cannot be read, is damaged, or has another schema version.
         """
-        return cls.parse(read_file(user_path(path)), str(path))
+        return cls.parse(read_file(named_path(path)), str(path))
 
     @classmethod
     def parse(cls, text: str | bytes, source: str) -> Self:
