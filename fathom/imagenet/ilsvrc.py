@@ -113,6 +113,8 @@ class ImageNet(DataSet):
                 first = 1 if background_class else 0
                 splits = {split: RecordImages(paths, first) for split, paths in shards.items()}
                 return cls(splits.get("train"), splits.get("validation"), class_names, strict)
+            if not background_class:
+                raise FathomError(f"{root} has no shards: leave out background_class=false")
             return _load_tree(root, class_names, strict)
         except OSError as error:
             where = error.filename or directory

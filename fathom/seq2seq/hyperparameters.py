@@ -55,7 +55,10 @@ class Seq2SeqHyperparameters(TranslationHyperparameters):
         unit="words",
     )
     samples: int = hyperparameter(
-        512, "of the sampled softmax in training; 0: full softmax", unit="words"
+        512,
+        "of the sampled softmax in training; 0: full softmax",
+        unit="words",
+        maximum=1_000_000,
     )
     optimizer: str = optimizers.choice("sgd", source="section 3.4")
     learning_rate: float = hyperparameter(

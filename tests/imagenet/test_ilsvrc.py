@@ -361,6 +361,12 @@ def test_without_a_background_class_labels_stay_as_they_are(tmp_path):
     assert data.validation is None
 
 
+def test_a_numbering_of_shards_is_refused_for_a_tree(tmp_path):
+    put(tmp_path, f"train/{A}/0.JPEG")
+    with pytest.raises(FathomError, match="no shards: leave out background_class=false"):
+        ImageNet.load(tmp_path, background_class=False)
+
+
 def test_a_missing_shard_is_named(tmp_path):
     for number in (0, 2):
         write_shard(tmp_path / f"train-{number:05}-of-00003", (b"a", 1))

@@ -279,7 +279,10 @@ def find(dataset: type[DataSet], data_dir: str | Path | None, seed: int) -> Data
 def state(dataset: type[DataSet]) -> str:
     """Returns the kind of a data set's current source, or the error of finding it, for a table."""
     try:
-        return find(dataset, None, seed=0).kind
+        source = find(dataset, None, seed=0)
+        if source.kind == "synthetic" or dataset.recognizes(source.directory):
+            return source.kind
+        return f"none of its files in {source.directory}"
     except FathomError as error:
         return str(error)
 

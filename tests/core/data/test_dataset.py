@@ -3,7 +3,7 @@ import os
 import pytest
 
 from fathom.core.data import DataSet, RemoteFile, choose, find, locate
-from fathom.core.data.dataset import DataSource
+from fathom.core.data.dataset import DataSource, state
 from fathom.errors import FathomError
 
 
@@ -269,3 +269,12 @@ def test_a_fingerprint_tells_data_apart(tmp_path):
     assert DataSource(tmp_path, "synthetic").fingerprint() == "synthetic"
     (tmp_path / os.fsdecode(b"caf\xe9")).touch()
     assert len(DataSource(tmp_path, "given").fingerprint()) == 12
+
+
+def test_the_state_tells_a_folder_of_other_files(monkeypatch, tmp_path):
+    monkeypatch.setenv("FATHOM_DATA_DIR", str(tmp_path))
+    folder = tmp_path / "letters"
+    folder.mkdir()
+    assert state(Letters) == f"none of its files in {folder}"
+    (folder / "letters.txt").touch()
+    assert state(Letters) == "environment"
