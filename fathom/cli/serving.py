@@ -121,6 +121,7 @@ def run(args: argparse.Namespace, screen: Console) -> None:
 
     plan = _plan(args)
     new_folder(out, "give another --out")
+    screen.print(f"{args.workload}: setting up and warming up")
     try:
         model.setup({"checkpoint_dir": args.checkpoint_dir})
         _check_bounds(model, args)

@@ -128,7 +128,7 @@ def measure(
 
     def attempt(rate: float | None, latency: float) -> Trial:
         folder = logs / f"trial-{next(numbers):02}"
-        trial = _run(service, plan, rate, latency, model.execution.seed, folder)
+        trial = _run(service, plan, rate, latency, model.execution.seed, folder, report)
         asked = f"{trial.rate:,.4g} queries/s: " if trial.rate else ""
         report(f"{asked}{_p99(trial)}, {'VALID' if trial.valid else 'INVALID'}")
         return trial
@@ -163,13 +163,22 @@ def measure(
 
 
 def _run(
-    service: Service, plan: Plan, rate: float | None, latency: float, seed: int, folder: Path
+    service: Service,
+    plan: Plan,
+    rate: float | None,
+    latency: float,
+    seed: int,
+    folder: Path,
+    report: Callable[[str], None],
 ) -> Trial:
     if plan.arrivals:
         duration, bounds = plan.duration, plan.bounds
         return replay.run(service, plan.arrivals, rate, duration, bounds, seed, folder)
     assert rate is not None  # the trace's own rate alone is None
     load = loadgen.Load(plan.scenario, plan.duration, rate, latency, plan.bounds, seed)
+    if (seconds := loadgen.shortest(load)) > plan.duration:
+        fewest = loadgen.FEWEST_QUERIES[plan.scenario]
+        report(f"{fewest} queries, the fewest for a verdict, take about {seconds:,.0f} s")
     return loadgen.run(service, load, folder)
 
 

@@ -230,6 +230,8 @@ def test_the_command_writes_the_result_beside_the_logs(tmp_path, capsys):
     assert result.trials == []
     assert result.latency_bound == 10
     assert (out / "trial-00" / "mlperf_log_detail.txt").exists()
+    assert printed.startswith("autoenc: setting up and warming up\n")
+    assert "662 queries, the fewest for a verdict, take about 3 s" in printed
     assert "p99.9" in printed
     assert f"LoadGen: {'VALID' if result.result.valid else 'INVALID'}" in printed
     assert (code, errors.count("\n")) == ((0, 0) if result.result.valid else (2, 1))
