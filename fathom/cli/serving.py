@@ -127,12 +127,12 @@ def run(args: argparse.Namespace, screen: Console) -> None:
         _check_bounds(model, args)
         results = _test(args, model, plan, out, screen)
     except BaseException as error:
+        if loadgen.runs():  # and would call Python while it ends, which aborts the process
+            end_at_once()
         unfinished = (out / "static", out) if isinstance(error, KeyboardInterrupt) else ()
         for folder in unfinished:  # without the result of a first test
             if not (folder / "serving.json").exists():
                 shutil.rmtree(folder, ignore_errors=True)
-        if loadgen.runs():  # and would call Python while it ends, which aborts the process
-            end_at_once()
         raise
     model.teardown()
     _compare(results, screen)
