@@ -221,8 +221,9 @@ class Hyperparameters(_Checked):
         for each in dataclasses.fields(cls):
             needed = each.metadata.get("needs")
             changed = each.name in values and getattr(built, each.name) != each.default
-            if needed and changed and not getattr(built, needed):
-                raise FathomError(f"{each.name} has no effect with {needed}=false: omit it")
+            if needed and changed and not (switch := getattr(built, needed)):
+                without = f"{needed}={str(switch).lower()}"
+                raise FathomError(f"{each.name} has no effect with {without}: omit it")
         return built
 
     @classmethod

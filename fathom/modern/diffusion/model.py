@@ -58,7 +58,7 @@ class Diffusion(InMemory):
             FathomError: the network is for other images.
         """
         wanted = self.hyperparameters
-        if (wanted.side, wanted.channels) != (28, 1) or wanted.classes < 10:
+        if (wanted.side, wanted.channels) != (28, 1) or wanted.classes != 10:
             raise FathomError(
                 f"the network is for images of {wanted.side} x {wanted.side} x {wanted.channels} "
                 f"of {wanted.classes} classes, not MNIST's 28 x 28 x 1 of 10: such a size can only "

@@ -184,7 +184,10 @@ def area_under_curve(scores: np.ndarray, clicked: np.ndarray) -> float:
 
 
 def hottest_share(rows: np.ndarray, size: int) -> float:
-    """Returns the share of look-ups [n, tables] in the hottest hundredth of each table's rows."""
+    """Returns the share of look-ups [n, tables] in each table's hottest rows.
+
+    They are a hundredth, rounded down, and at least one.
+    """
     counts = [np.sort(np.bincount(column, minlength=size))[::-1] for column in rows.T]
     return float(sum(each[: max(1, size // 100)].sum() for each in counts) / rows.size)
 

@@ -163,7 +163,8 @@ class GCN(InMemory):
         self.note("validation_loss", loss)
         before = self._losses[1:]
         self._losses.assign(tf.concat([before, [loss]], 0))
-        if epoch > patience and loss > tf.reduce_mean(before):
+        full = bool(tf.reduce_all(before > 0))  # not where larger batches begin at a later epoch
+        if epoch > patience and full and loss > tf.reduce_mean(before):
             self.learning_rate.assign(0)
             assert self.optimizer is not None
             self.optimizer.forget()  # a velocity would move the weights on

@@ -17,6 +17,7 @@ def save(directory: Path, hidden: np.ndarray, graph: Cora) -> Path:
         hidden: [test nodes, units], of which the two principal components are drawn.
         graph: whose classes give the colours.
     """
+    hidden = np.asarray(hidden, np.float32)
     centred = np.pad(hidden - hidden.mean(axis=0), (0, 1))  # has two components, even of one unit
     components = np.linalg.svd(centred, full_matrices=False)[2]
     x, y = (centred @ components[:2].T)[:-1].T

@@ -63,7 +63,9 @@ class GPT(LanguageModel):
             "n_head": self.hyperparameters.heads,
             "layer_norm_epsilon": 1e-5,
             "activation_function": "gelu_new",
+            "scale_attn_weights": True,
             "scale_attn_by_inverse_layer_idx": False,
+            "tie_word_embeddings": True,
         }
 
 

@@ -106,7 +106,8 @@ class GRPO(RotaryModel):
             right = self._right_answers(first_step)
             yield from itertools.islice(right, supervised - first_step)
         first = max(0, first_step - supervised)
-        if first == 0 or not self._begun:  # supervised_steps may have changed since
+        begins = first == 0 or not self._begun  # supervised_steps may have changed since
+        if begins:
             self._begin()
         order = dataclasses.replace(
             self._order, batch_size=hyperparameters.batch_size // hyperparameters.group
@@ -114,10 +115,10 @@ class GRPO(RotaryModel):
         sums = DataLoader(
             order,
             lambda rows, seeds: (tf.gather(self._training, rows),),
-            -(-first // hyperparameters.updates),
+            (first if begins else first + hyperparameters.updates - 1) // hyperparameters.updates,
         )
         for update in itertools.count(first):
-            if update % hyperparameters.updates == 0:
+            if update % hyperparameters.updates == 0 or (begins and update == first):
                 self._sampled = self._roll_out(*next(sums))
             yield self._sampled
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fathom.options import hyperparameter, option
 from fathom.shared.language.hyperparameters import LanguageHyperparameters, LanguageOptions
 
-_PILE: dict[str, object] = {  # appendix E.2.1
+_PILE: dict[str, object] = {  # vocabulary and context of section E.2; all else is ours
     "batch_size": 1,
     "tokens": "bpe",
     "vocabulary": 50_280,

@@ -118,6 +118,7 @@ class Mamba(LanguageModel):
             "use_bias": False,
             "use_conv_bias": True,
             "hidden_act": "silu",
+            "tie_word_embeddings": True,
         }
 
 

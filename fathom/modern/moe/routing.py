@@ -41,7 +41,8 @@ def choose(logits: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
 
 def capacity(rows: tf.Tensor | int, experts: int, factor: float) -> tf.Tensor:
     """Returns the most rows of an expert, int32 (Fedus et al. 2021, eq. 3)."""
-    return tf.cast(tf.math.ceil(tf.cast(rows, tf.float32) / experts * factor), tf.int32)
+    rows = tf.cast(rows, tf.float32)
+    return tf.cast(tf.minimum(tf.math.ceil(rows / experts * factor), rows), tf.int32)
 
 
 def group(chosen: tf.Tensor, experts: int, most: tf.Tensor | None) -> Groups:

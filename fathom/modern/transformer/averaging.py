@@ -20,11 +20,11 @@ class EpochMean(Average):
             for weight in weights
         }
 
-    def keep(self, epoch: int) -> None:
-        """Keeps the weights that an epoch, from 0, ended with, in place of the oldest."""
+    def keep(self) -> None:
+        """Keeps the weights at the end of an epoch, in place of the oldest."""
         for kept, weight in zip(self._kept.values(), self._weights, strict=True):
-            kept[epoch % self._epochs].assign(weight)
-        self._ended.assign(epoch + 1)
+            kept[int(self._ended) % self._epochs].assign(weight)
+        self._ended.assign_add(1)
 
     def state(self) -> dict[str, tf.Variable]:
         """Returns what a checkpoint holds."""

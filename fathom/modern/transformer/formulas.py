@@ -23,7 +23,8 @@ def dropped(x: tf.Tensor, rate: float, seed: tf.Tensor) -> tf.Tensor:
     shape = replicas.whole_shape(tf.shape(x))
     count = tf.reduce_prod(shape)
     drawn = tf.reshape(tf.bitcast(bits([(count + 1) // 2], seed), tf.uint16), [-1])
-    kept = tf.reshape(drawn[:count], shape) >= tf.constant(round(rate * 2**16), tf.uint16)
+    least = min(round(rate * 2**16), 2**16 - 1)
+    kept = tf.reshape(drawn[:count], shape) >= tf.constant(least, tf.uint16)
     return tf.where(replicas.part(kept), x * (1 / (1 - rate)), tf.zeros([], x.dtype))
 
 

@@ -165,7 +165,7 @@ class Transformer(Translation):
 
     def end_epoch(self, epoch: int) -> None:
         """Keeps the weights for the average, and notes the validation loss."""
-        self._mean.keep(epoch)
+        self._mean.keep()
         self.validate()
 
     def state(self) -> dict[str, tf.Variable]:

@@ -50,9 +50,10 @@ class Choice(Layer):
             scores /= self._temperature
             if 0 < self._top_k < scores.shape[1]:
                 least = tf.math.top_k(scores, self._top_k).values[:, -1:]
-                scores = tf.where(scores < least, -1e9, scores)
+                scores = tf.where(scores < least, scores.dtype.min, scores)
             if self._top_p < 1:
-                scores = tf.where(scores < _nucleus(scores, self._top_p), -1e9, scores)
+                nucleus = _nucleus(scores, self._top_p)
+                scores = tf.where(scores < nucleus, scores.dtype.min, scores)
             # The largest sum with Gumbel noise is a draw from the softmax (Maddison et al. 2014).
             drawn = self._noise.uniform(tf.shape(scores), stream=position)
             scores -= tf.math.log(-tf.math.log(drawn))

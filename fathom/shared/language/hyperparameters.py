@@ -122,7 +122,12 @@ class RotaryHyperparameters(AttentionHyperparameters):
         source="Zhang et al. 2023",
     )
     draft_tokens: int = hyperparameter(
-        4, "drafted before each check", unit="tokens", source="Leviathan et al. 2023", minimum=1
+        4,
+        "drafted before each check",
+        unit="tokens",
+        source="Leviathan et al. 2023",
+        needs="draft_layers",
+        minimum=1,
     )
 
     def __post_init__(self) -> None:

@@ -13,7 +13,8 @@ import tensorflow as tf
 from fathom.errors import WRONG_JSON, FathomError, cause
 from fathom.system.files import read_file, require_regular
 
-_LEFT_OUT = {"rope_theta": 1e4}  # what configurations without it mean
+# What configurations without rope_theta mean: those of Mixtral, and the others.
+_MIXTRALS_BASE, _BASE = 1e6, 1e4
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ def load(folder: Path, weights: Iterable[Published], settings: Mapping[str, obje
 def _check_configuration(path: Path, settings: Mapping[str, object]) -> None:
     try:
         found = json.loads(read_file(path))
-        found = _LEFT_OUT | found | (found.get("rope_parameters") or {})
+        base = _MIXTRALS_BASE if found.get("model_type") == "mixtral" else _BASE
+        found = {"rope_theta": base} | found | (found.get("rope_parameters") or {})
     except WRONG_JSON as error:
         raise FathomError(f"{path} is no network's configuration: {cause(error)}") from error
     for name, value in settings.items():

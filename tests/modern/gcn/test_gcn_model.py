@@ -6,6 +6,7 @@ import scipy.sparse
 import tensorflow as tf
 
 from fathom.measure.profile.work import op_work
+from fathom.modern.gcn import pictures
 from fathom.modern.gcn.layers import SparseMatrix, normalized_adjacency, normalized_rows
 from fathom.modern.gcn.model import GCN, GCNFwd
 
@@ -114,6 +115,13 @@ def test_weights_stay_where_the_validation_loss_stops_falling(graph):
     assert losses == pytest.approx([3.0, 2.0, 1.0, 0.9, 1.5], abs=0.01)
 
 
+def test_learning_goes_on_where_larger_batches_begin_at_a_later_epoch(graph):
+    model = build(graph, patience=2)
+    model.metrics_of = lambda batches: {"cross_entropy": 3.0}
+    model.end_epoch(9)
+    assert float(model.learning_rate) == pytest.approx(0.01)
+
+
 def test_it_learns_the_synthetic_communities():
     model = GCN("/cpu:0")
     model.setup()
@@ -123,6 +131,11 @@ def test_it_learns_the_synthetic_communities():
 
 def test_a_picture_is_drawn_of_a_single_hidden_unit(graph, tmp_path):
     assert build(graph, hidden_units=1).save_pictures(tmp_path)[0].stat().st_size > 1000
+
+
+def test_a_picture_is_drawn_in_float16(graph, tmp_path):
+    hidden = np.random.default_rng(0).normal(size=(len(graph.test), 4)).astype(np.float16)
+    assert pictures.save(tmp_path, hidden, graph).stat().st_size > 1000
 
 
 def test_real_cora_is_read(real_data):

@@ -157,6 +157,20 @@ def test_changed_settings_of_a_resumed_training_hold_from_its_first_step(tmp_pat
 
 
 @pytest.mark.slow
+def test_updates_that_begin_within_a_block_have_answers(tmp_path):
+    folder = {"checkpoint_dir": str(tmp_path)}
+    first = GRPO("/cpu:0", SMALL | {"supervised_steps": 9, "updates": 2})
+    first.setup(folder)
+    first.run(n_steps=3)
+    resumed = GRPO("/cpu:0", SMALL | {"supervised_steps": 2, "updates": 2})
+    resumed.setup(folder | {"resume": True})
+    one, other, third = itertools.islice(resumed.training_batches(3), 3)
+    assert one[2].numpy().all()
+    assert np.any(one[0] != other[0])
+    assert np.all(other[0] == third[0])
+
+
+@pytest.mark.slow
 def test_answers_are_used_for_as_many_updates(small_digits_pay):
     model = make(updates=3)
     model.run(n_steps=2)

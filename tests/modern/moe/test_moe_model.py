@@ -177,6 +177,11 @@ def test_first_choices_come_before_second_ones_in_an_experts_capacity():
     np.testing.assert_array_equal(tf.gather(groups.order, groups.places), range(8))
 
 
+def test_a_capacity_is_at_most_all_rows():
+    assert int(routing.capacity(tf.constant(4096), 8, 1.25)) == 640
+    assert int(routing.capacity(tf.constant(4096), 8, 1e7)) == 4096
+
+
 def test_the_balance_is_that_of_the_papers_equation():
     model = make(balance=0.5)
     tokens, following = next(model.training_batches(0))

@@ -25,6 +25,11 @@ def test_tokens_are_drawn_as_often_as_they_are_probable():
     np.testing.assert_allclose(counts / 2000, PROBABILITIES, atol=0.04)
 
 
+@pytest.mark.parametrize("among", [{"top_k": 1}, {"top_p": 0.5}])
+def test_a_low_temperature_chooses_among_the_same_tokens(among):
+    assert drawn(temperature=1e-10, **among)[0].tolist() == [1]
+
+
 def test_each_token_is_chosen_at_the_position_after_the_last_one():
     read = []
 

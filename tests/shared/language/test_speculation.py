@@ -77,6 +77,7 @@ def test_a_draft_that_is_right_saves_passes():
         ("draft_layers=6", "not below layers"),
         ("draft_layers=1 temperature=0.5", "omit temperature"),
         ("draft_tokens=0", "at least 1"),
+        ("draft_tokens=9", "draft_tokens has no effect with draft_layers=0: omit it"),
     ],
 )
 def test_drafts_that_cannot_be_are_refused(option, words, capsys):

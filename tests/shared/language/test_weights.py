@@ -8,6 +8,7 @@ from safetensors.numpy import save_file
 
 from fathom import workloads
 from fathom.errors import FathomError
+from fathom.shared.language import weights
 
 SMALL = {"layers": 1, "heads": 2, "width": 8, "context": 8, "batch_size": 2, "xla": False}
 OWN = {"gpt": {}, "llama": {"kv_heads": 1, "hidden_units": 12}}
@@ -88,6 +89,31 @@ def test_the_configuration_is_read_in_its_old_and_its_new_form(settings, found, 
     saved(make("llama"), tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(settings))
     refused(tmp_path, f"has {found} where this network has")
+
+
+@pytest.mark.parametrize(
+    ("workload", "name"),
+    [
+        ("gpt", "tie_word_embeddings"),
+        ("gpt", "scale_attn_weights"),
+        ("mamba", "tie_word_embeddings"),
+    ],
+)
+def test_what_a_network_always_has_must_be_so_in_the_configuration(workload, name, tmp_path):
+    save_file({}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({name: False}))
+    model = workloads.load(workload)("cpu")
+    with pytest.raises(FathomError, match=f"has {name} False where this network has True"):
+        weights.load(tmp_path, (), model.published_settings())
+
+
+def test_configurations_of_mixtral_mean_another_base(tmp_path):
+    save_file({}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text('{"model_type": "mixtral"}')
+    one, other = (workloads.load("moe")("cpu", {"rope_base": base}) for base in (1e6, 1e4))
+    weights.load(tmp_path, (), one.published_settings())
+    with pytest.raises(FathomError, match=r"has rope_theta 1000000\.0"):
+        weights.load(tmp_path, (), other.published_settings())
 
 
 def test_a_damaged_folder_is_named(tmp_path):
