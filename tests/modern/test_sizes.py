@@ -18,6 +18,7 @@ from fathom.testing.descriptors import descriptor
             "of 32 x 32 x 4 of 10 classes, not MNIST's 28 x 28",
         ),
         ("diffusion", {"classes": 9}, "of 28 x 28 x 1 of 9 classes, not MNIST's 28 x 28 x 1 of 10"),
+        ("diffusion", {"classes": 20}, "of 20 classes, not MNIST's"),
         ("gpt", {"prompt_tokens": 17}, "17 tokens and 2 new ones are more than the context of 16"),
         ("gpt", {"prompt_tokens": 8, "new_tokens": 9}, "8 tokens and 9 new ones are more"),
         ("gpt", {"heads": 3}, "width 16 is not a multiple of heads 3"),
@@ -39,9 +40,20 @@ from fathom.testing.descriptors import descriptor
         ("ngp", {"finest": 15}, "finest 15 is not from coarsest 16 to 1048576"),
         ("ngp", {"finest": 2**21}, "finest 2097152 is not from coarsest 16 to 1048576"),
         ("transformer", {"heads": 3}, "width 16 is not a multiple of the 3 heads"),
+        (
+            "transformer",
+            {"beam_size": 1, "length_penalty": 3},
+            "length_penalty has no effect with beam_size=1",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named_in_one_line(name, options, message):
     with pytest.raises(FathomError, match=message) as error:
         descriptor(name).model(**options).load_data()
     assert "\n" not in str(error.value)
+
+
+def test_a_decoding_without_a_token_is_refused():
+    model = descriptor("gpt").model(True, phase="decode", new_tokens=1)
+    with pytest.raises(FathomError, match="phase=decode needs new_tokens above 1"):
+        model.build()

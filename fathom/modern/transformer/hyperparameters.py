@@ -100,3 +100,6 @@ class TransformerHyperparameters(TranslationHyperparameters):
         lengths.parse(self.lengths)
         if self.width % self.heads:
             raise FathomError(f"width {self.width} is not a multiple of the {self.heads} heads")
+        usual = self.defaults(self.size)["length_penalty"]
+        if self.beam_size == 1 and self.length_penalty != usual:
+            raise FathomError("length_penalty has no effect with beam_size=1: omit it")

@@ -310,7 +310,13 @@ class Generator(LanguageModel):
         return keras.Input((self.hyperparameters.prompt_tokens,), dtype="int32", name="prompts")
 
     def build_inference(self, prompts: keras.KerasTensor) -> keras.KerasTensor:
-        """Returns the tokens after the prompts, int32 [batch, new]."""
+        """Returns the tokens after the prompts, int32 [batch, new].
+
+        Raises:
+            FathomError: the phase has no token to decode.
+        """
+        if self.run_options.phase == "decode" and self.hyperparameters.new_tokens == 1:
+            raise FathomError("phase=decode needs new_tokens above 1: the prefill gives the first")
         self.decoder = self.build_decoder(self._words)
         self._prefilling, self._decoding = phases(
             self.decoder, self.hyperparameters, prompts, self.new_noise()

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 from modern.formulas import gelu, perturbed, silu, softmax, weights_of
 
-from fathom.errors import FathomError
 from fathom.measure.serving.engine import Engine
 from fathom.modern.diffusion.layers import positions
 from fathom.modern.diffusion.model import Diffusion, DiffusionFwd
@@ -79,12 +78,6 @@ def test_the_network_is_that_of_the_paper():
     for i in range(3):
         expected = noise_of(model, images[i].astype(np.float64), times[i], classes[i])
         np.testing.assert_allclose(found[i], expected, rtol=1e-4, atol=1e-4)
-
-
-def test_a_network_for_other_classes_is_refused():
-    model = Diffusion("/cpu:0", {"layers": 1, "width": 8, "heads": 1, "classes": 20})
-    with pytest.raises(FathomError, match="of 20 classes, not MNIST's"):
-        model.load_data()
 
 
 def test_an_untrained_network_finds_no_noise():
