@@ -36,7 +36,7 @@ from fathom.core.training.optimizers import Optimizer, refuse_other_settings
 from fathom.core.training.phases import Phases
 from fathom.core.training.runner import Progress, RunStep, check_length, default_runstep
 from fathom.core.training.values import restored
-from fathom.errors import FathomError
+from fathom.errors import FathomError, cause
 from fathom.model import building, depth, microbatches, prepared, record, steps
 from fathom.model.built import Built
 from fathom.model.prepared import Compiled, Prepared
@@ -452,6 +452,10 @@ class NeuralNetworkModel(Workload):
             )
             if collectives:
                 collectives.end()
+            self.ended = "complete" if len(self.steps.call) == n_steps else "interrupted"
+        except BaseException as error:
+            self.ended = "interrupted" if isinstance(error, KeyboardInterrupt) else cause(error)
+            raise
         finally:
             self.sections["run"] = time.perf_counter() - started
             self.processor.add_system(

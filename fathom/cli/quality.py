@@ -143,7 +143,8 @@ def _train(
     known = done.higher_is_better if done else None
     training, higher = train_until(model, metric, target, args.epochs, report, known)
     model.teardown()
-    before = done.trainings if done else []
+    now = _read(args.json, args, settings)  # another command may have written it meanwhile
+    before = now.trainings if now else []
     result = Quality(
         workload=model.name,
         metric=metric,

@@ -219,11 +219,14 @@ def import_tensorflow() -> float:
     (docs/performance.md).
 
     Raises:
-        FathomError: the address-space limit is too low for TensorFlow's libraries.
+        FathomError: the address-space limit is too low for TensorFlow's libraries, or Keras is set
+            to another backend.
     """
     require_address_space()
     if {"tensorflow", "keras"} <= sys.modules.keys():
         return 0.0
+    if (backend := os.environ.setdefault("KERAS_BACKEND", "tensorflow")) != "tensorflow":
+        raise FathomError(f"Keras computes with {backend}: set KERAS_BACKEND=tensorflow")
     started = time.perf_counter()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()

@@ -15,7 +15,6 @@ from fathom.results.characterization import Run
 from fathom.results.distribution import Distribution
 from fathom.results.profile import Profile
 from fathom.results.records import RunResult
-from fathom.results.steps import counted_steps
 
 _WHAT_RAN = ("workload", "mode", "device", "threads", "precision")
 OP_COLUMNS = (
@@ -257,7 +256,7 @@ def result_steps(result: RunResult, run: str) -> pd.DataFrame:
             "loss": steps.loss,
             "work": steps.work,
             "call": steps.call,
-            "counted": np.isin(numbers, counted_steps(steps.warmup, steps.first_of_shape)),
+            "counted": np.isin(numbers, steps.numbers),
         }
     )
 

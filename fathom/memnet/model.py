@@ -227,7 +227,6 @@ class MemNet(nn.NeuralNetworkModel):
         """Starts the next phase of the training, or the next training, when due."""
         assert self.optimizer is not None
         self._trainings.end_epoch(
-            epoch,
             self.optimizer,
             lambda: self.mean_loss(self.babi.validation),
             lambda: self.mean_loss(self.babi.train),

@@ -33,6 +33,7 @@ class RestartSchedule:
             + hyperparameters.linear_start * hyperparameters.linear_start_epochs
         )
         self.linear = tf.Variable(hyperparameters.linear_start, name="linear")  # without softmax
+        self._ended = tf.Variable(0, dtype=tf.int64)  # epochs, of whatever batches they were
         self._linear_epochs = tf.Variable(0, dtype=tf.int64)
         self._lowest_validation_loss = tf.Variable(tf.float64.max, dtype=tf.float64)
         self._lowest_at = tf.Variable(0, dtype=tf.int64)  # in epochs since the training's start
@@ -47,6 +48,7 @@ class RestartSchedule:
         """Returns the variables of a checkpoint."""
         return {
             "linear": self.linear,
+            "ended_epochs": self._ended,
             "linear_epochs": self._linear_epochs,
             "lowest_validation_loss": self._lowest_validation_loss,
             "lowest_at": self._lowest_at,
@@ -56,7 +58,6 @@ class RestartSchedule:
 
     def end_epoch(
         self,
-        epoch: int,
         optimizer: Optimizer,
         validation_loss: MeanLoss,
         training_loss: MeanLoss,
@@ -65,14 +66,14 @@ class RestartSchedule:
         """Ends the linear start, anneals the rate or begins the next training, when due.
 
         Args:
-            epoch: counting from 0 over all trainings.
             optimizer: of all trainings.
             validation_loss: computes the mean loss of the validation questions.
             training_loss: likewise for the training questions.
             note: receives the losses by name.
         """
-        training, before = divmod(epoch, self.epochs_each)
+        training, before = divmod(int(self._ended), self.epochs_each)
         done = before + 1
+        self._ended.assign_add(1)
         if training >= self._hyperparameters.restarts:
             return
         if self.linear.numpy():

@@ -214,9 +214,13 @@ def _open_checkpoints(
     compared |= {"seed": model.execution.seed, "precision": model.execution.computed_in}
     compared |= {"data": os.path.realpath(model.source.directory)}
     simulation = None if model.forward_only else model.built.simulation
+    scale = model.built.optimizer.loss_scale if model.built.optimizer else None
+    formats = list(simulation.variables) if simulation else []
+    if scale:
+        own = {id(variable) for variable in (scale.value, scale.good_steps)}
+        formats += [name for name, variable in variables.items() if id(variable) in own]
     checkpoints = Checkpoints(
-        *(user_path(settings.checkpoint_dir), model.name, compared, variables),
-        formats=simulation.variables if simulation else (),
+        *(user_path(settings.checkpoint_dir), model.name, compared, variables), formats=formats
     )
     if not model.is_chief and not (settings.resume and checkpoints.latest):
         return None

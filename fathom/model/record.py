@@ -37,6 +37,7 @@ def of(model: Workload) -> RunResult:
         metrics=records.Metrics.of(model.history),
         fixed_point=None if simulation is None else simulation.record(),
         distribution=distribution,
+        ended=model.ended,
     )
 
 

@@ -103,6 +103,7 @@ class Workload(abc.ABC):
     notes: list[str]
     history: dict[str, list[tuple[int, float]]]
     sections: dict[str, float]
+    ended: str
     steps: Steps
     processor: records.Processor
     meter: Meter

@@ -77,8 +77,9 @@ class Steps(Record):
             raise ValueError("its lists differ in length")
         if steps.measurements and not (steps.median > 0 and 0 < steps.work_per_second < math.inf):
             raise ValueError("its counted steps took no time or did no work")
+        skipped = {loss is None for loss in steps.loss} == {True, False}  # once counted like others
         for name in cls.model_computed_fields:
-            if name in data and not _close(data[name], getattr(steps, name)):
+            if name in data and not skipped and not _close(data[name], getattr(steps, name)):
                 raise ValueError(f"its {name} is {shown(data[name])}, not what its steps give")
         return steps
 
@@ -118,21 +119,29 @@ class Steps(Record):
     @property
     def counted(self) -> np.ndarray:
         """Times of the steps in the statistics, float64, in seconds."""
-        return np.array(self.seconds)[self._numbers]
+        return np.array(self.seconds)[self.numbers]
 
     @property
     def measurements(self) -> int:
         """Number of independent timings of the counted steps: one per call."""
-        return len({self.call[i] for i in self._numbers})
+        return len({self.call[i] for i in self.numbers})
 
     @property
-    def _numbers(self) -> np.ndarray:
-        return counted_steps(self.warmup, self.first_of_shape)
+    def numbers(self) -> np.ndarray:
+        """Numbers of the steps in the statistics, int64.
+
+        Those after the warm-up except the first of each shape, unless none would be left; of a
+        training, those that ``runstep`` did not skip.
+        """
+        ran = np.array([loss is not None for loss in self.loss], bool)
+        after = (np.arange(len(ran)) >= self.warmup) & (ran | (not ran.any()))
+        counted = after & ~np.array(self.first_of_shape, bool)
+        return np.flatnonzero(counted if counted.any() else after)
 
     @computed_field(
         return_type=float | None,
-        description="median time of the counted steps, in seconds: those after the warm-up except "
-        "the first of each shape (unless none is left); `null` if there are none",
+        description="median time of the counted steps, in seconds: those after the warm-up that "
+        "ran, except the first of each shape (unless none is left); `null` if there are none",
     )
     @property
     def median(self) -> float:
@@ -168,34 +177,24 @@ class Steps(Record):
     def work_per_second(self) -> float:
         """Median rate of the counted steps, in batches of the stated cost per second; or NaN."""
         with np.errstate(divide="ignore"):
-            rates = np.array(self.work)[self._numbers] / self.counted
+            rates = np.array(self.work)[self.numbers] / self.counted
         return float(np.median(rates)) if len(rates) else float("nan")
 
     @property
     def work_varies(self) -> bool:
         """Whether the counted steps differ in their work."""
-        return len(np.unique(np.array(self.work)[self._numbers])) > 1
+        return len(np.unique(np.array(self.work)[self.numbers])) > 1
 
     def examples_per_second(self, batch_size: int) -> float:
         """Returns the examples per second at the median time of an example; NaN if none."""
-        examples = batch_size * np.array(self.examples)[self._numbers]
+        examples = batch_size * np.array(self.examples)[self.numbers]
         return 1 / float(np.median(self.counted / examples)) if len(examples) else float("nan")
 
     def examples_per_second_with_input(self, batch_size: int) -> float:
         """Returns the examples of the counted steps over their time and the wait; NaN if none."""
-        waits, examples = (np.array(v)[self._numbers] for v in (self.input_wait, self.examples))
+        waits, examples = (np.array(v)[self.numbers] for v in (self.input_wait, self.examples))
         seconds = (self.counted + waits).sum()
         return batch_size * float(examples.sum() / seconds) if len(waits) else float("nan")
-
-
-def counted_steps(warmup: int, first_of_shape: Sequence[bool]) -> np.ndarray:
-    """Returns the numbers of the steps in a run's statistics, int64.
-
-    Those after the warm-up except the first of each shape, unless none would be left.
-    """
-    after = np.arange(len(first_of_shape)) >= warmup
-    counted = after & ~np.array(first_of_shape, bool)
-    return np.flatnonzero(counted if counted.any() else after)
 
 
 def _close(written: Any, computed: Any) -> bool:

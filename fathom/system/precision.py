@@ -43,9 +43,11 @@ def select_precision(precision: str, device: Device) -> None:
 def computing_in(precision: str) -> Iterator[None]:
     """Makes Keras layers built in the block compute in ``precision``, with float32 weights.
 
-    Images are channels last, whatever the user's Keras is set to.
+    Images are channels last and numbers are float32, whatever the user's Keras is set to.
     """
     before, image_format = keras.config.dtype_policy(), keras.config.image_data_format()
+    numbers = keras.config.floatx()
+    keras.config.set_floatx("float32")
     keras.config.set_dtype_policy(precision_traits(precision).policy)
     keras.config.set_image_data_format("channels_last")
     try:
@@ -53,3 +55,4 @@ def computing_in(precision: str) -> Iterator[None]:
     finally:
         keras.config.set_dtype_policy(before)
         keras.config.set_image_data_format(image_format)
+        keras.config.set_floatx(numbers)

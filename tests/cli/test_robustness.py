@@ -104,6 +104,14 @@ def test_a_result_that_cannot_be_written_does_not_lose_the_summary(capsys, tmp_p
     )
 
 
+def test_another_backend_of_keras_is_refused_before_it_is_imported():
+    environment = {**os.environ, "KERAS_BACKEND": "jax"}
+    done = subprocess.run(AUTOENC, env=environment, capture_output=True, timeout=120)
+    assert done.returncode == 2
+    expected = b"fathom.autoenc: error: Keras computes with jax: set KERAS_BACKEND=tensorflow\n"
+    assert done.stderr == expected
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("locale", "name"), [("C", "é.json"), ("C.UTF-8", "\udcff.json")])
 def test_a_result_can_have_any_name(locale, name, tmp_path):

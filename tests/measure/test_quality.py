@@ -12,6 +12,7 @@ from synthetic_folder import ENVIRONMENT
 from fathom import FathomError, __main__
 from fathom.cli import quality
 from fathom.errors import DivergedError
+from fathom.measure.runs import quality as quality_runs
 from fathom.measure.runs.quality import train_until
 from fathom.options import Execution
 from fathom.results.quality import Quality
@@ -214,6 +215,20 @@ def test_trainings_in_the_file_are_not_repeated(tmp_path, capsys):
     ):
         assert fathom(*command, "--batches=1000,2000", *other) == 2
         assert f"experiment, which differs in {named}:" in capsys.readouterr().err
+
+
+def test_trainings_that_another_command_writes_meanwhile_stay(tmp_path, monkeypatch):
+    file = tmp_path / "q.json"
+    command = ("quality", "autoenc", f"--json={file}", "--target=negative_elbo=5", *SMALL)
+
+    def train_beside_another(*arguments):
+        monkeypatch.undo()
+        assert fathom(*command, "--batches=1000") == 0
+        return train_until(*arguments)
+
+    monkeypatch.setattr(quality_runs, "train_until", train_beside_another)
+    assert fathom(*command, "--batches=2000") == 0
+    assert [each.batch_size for each in Quality.read(file).trainings] == [1000, 2000]
 
 
 def test_mistakes_are_named_in_one_line(tmp_path, capsys):

@@ -28,18 +28,15 @@ class Schedule:
         self.weight = tf.Variable([0.0])
         self.trainings.watch([self.weight])
         self.optimizer = GradientDescent(MemNetHyperparameters(**options).learning_rate)
-        self.epoch = 0
         self.notes = []
 
     def end_epoch(self, validation_loss=None, training_loss=None):
         self.trainings.end_epoch(
-            self.epoch,
             self.optimizer,
             lambda: validation_loss,
             lambda: training_loss,
             lambda *note: self.notes.append(note),
         )
-        self.epoch += 1
         return bool(self.trainings.linear), round(float(self.optimizer.learning_rate), 6)
 
 
@@ -141,6 +138,18 @@ def test_a_run_resumed_among_the_trainings_repeats_the_rest(stories, uninterrupt
     assert first + resumed.run(n_steps=60 - stop).steps.loss == losses
     for ours, theirs in zip(resumed.network.variables, reference.network.variables, strict=True):
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
+def test_a_run_resumed_with_other_batches_goes_on_in_the_schedule(stories, tmp_path):
+    options = {**MODEL, "data_dir": stories}
+    begun = MemNet("/cpu:0", options)
+    begun.setup({"checkpoint_dir": str(tmp_path)})
+    begun.run(n_steps=15)  # three of the four epochs of the first training
+    resumed = MemNet("/cpu:0", options | {"batch_size": 50})
+    resumed.setup({"checkpoint_dir": str(tmp_path), "resume": True})
+    assert resumed.steps_per_epoch == 1
+    resumed.run(n_steps=9)
+    assert len(resumed.history["training_loss"]) == 3  # all trainings have ended
 
 
 def test_inference_and_evaluation_between_trainings_use_the_best_weights(stories, tmp_path):

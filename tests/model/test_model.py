@@ -139,6 +139,34 @@ def test_keras_own_settings_change_no_model(monkeypatch):
     assert model.outputs.shape == (None, 1000)
 
 
+def test_keras_own_numbers_change_no_model(monkeypatch):
+    monkeypatch.setattr("keras.src.backend.config._FLOATX", "float64")
+    model = Autoenc("/cpu:0", SMALL)
+    model.build()
+    assert keras.config.floatx() == "float64"
+    assert {variable.dtype for variable in model.network.variables} == {"float32"}
+
+
+def test_a_record_says_how_the_run_ended(model):
+    def failing(step, batch):
+        raise ValueError("no luck")
+
+    assert model.run(n_steps=1).ended == "complete"
+    with pytest.raises(ValueError, match="no luck"):
+        model.run(failing, n_steps=1)
+    assert "no luck" in model.record().ended
+    assert model.run(n_steps=1).ended == "complete"
+
+
+@pytest.mark.slow
+def test_a_training_goes_on_in_float16_and_back(tmp_path):
+    for precision in ("float32", "float16", "float32", "float16"):
+        model = Autoenc("/cpu:0", SMALL | {"precision": precision})
+        model.setup({"checkpoint_dir": str(tmp_path), "resume": True})
+        model.run(n_steps=2)
+    assert model.steps_done == 8
+
+
 def test_another_backend_of_keras_is_refused(monkeypatch):
     monkeypatch.setattr("keras.backend.backend", lambda: "jax")
     with pytest.raises(FathomError, match="Keras computes with jax: set KERAS_BACKEND=tensorflow"):

@@ -76,6 +76,15 @@ def test_the_first_step_of_each_shape_of_batch_does_not_count():
     assert steps.to_plain()["work_per_second"] == steps.work_per_second
 
 
+def test_steps_that_were_skipped_do_not_count():
+    steps = Steps(first=0, warmup=1)
+    for loss, seconds in ((1.0, 9.0), (None, 0.1), (1.0, 4.0), (None, 0.1), (1.0, 6.0)):
+        steps.add_call([loss], seconds, 0.0, 1.0, False)
+    assert steps.counted.tolist() == [4.0, 6.0]
+    older = steps.to_plain() | {"median": 2.05}  # of a file from before
+    assert Steps.model_validate(older).median == 5.0
+
+
 def test_where_every_step_is_the_first_of_its_shape_all_after_warm_up_count():
     steps = Steps(first=0, warmup=1)
     for seconds in (9.0, 8.0, 7.0):

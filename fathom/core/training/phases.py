@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from fathom.core.training.compilation import Nest, Step
 from fathom.results.generation import PhaseTimes
-from fathom.results.steps import Steps, counted_steps
+from fathom.results.steps import Steps
 from fathom.system.device import Device
 
 
@@ -50,8 +50,7 @@ class Phases:
 
     def counted(self, steps: Steps) -> list[PhaseTimes]:
         """Returns the times of the last run's steps that its statistics count."""
-        numbers = counted_steps(steps.warmup, steps.first_of_shape)
-        return [self.runs[i] for i in numbers if i < len(self.runs)]
+        return [self.runs[i] for i in steps.numbers if i < len(self.runs)]
 
     def _now(self) -> float:
         """Returns the time when the device has done all that was asked of it."""

@@ -125,6 +125,7 @@ class Runner:
         self._step, self._loop, self._hooks, self._stop = step, loop, hooks, stop
         self._checkpoints, self.saved_at = checkpoints, saved_at
         self._unsaved = False  # a step has begun since the last checkpoint
+        self._followed = hooks.steps_done  # whose hooks were called
 
     def run(
         self,
@@ -155,8 +156,10 @@ class Runner:
             FathomError: ``runstep`` did not return losses, or a checkpoint cannot be written.
         """
         number, batch, meter = steps.first, None, meter or Meter()
-        end, stopped, done = number + n_steps, False, self._hooks.steps_done
+        end, stopped = number + n_steps, False
         with held_back(lambda: self._unsaved) as stops:
+            if self._loop.trains:
+                self._follow_up()  # a step after which an earlier run was interrupted
             with progress.running(number, n_steps, self._loop.batch_size):
                 while number < end and not (stopped := self._stop(bool(stops))):
                     warm = number >= steps.first + steps.warmup
@@ -168,7 +171,7 @@ class Runner:
                     )
                     number += count
                     if self._loop.trains:
-                        done = self._follow_up(done)
+                        self._follow_up()
                     progress.step(number - 1, steps.loss[-1], steps.last_seconds)
             self._save()
         if stopped and not stops:  # another worker was asked to
@@ -227,29 +230,29 @@ class Runner:
         if not self._loop.trains or value is None:
             return [None] * count
         losses = np.reshape(value, -1)
-        if len(losses) != self._loop.steps_per_call:
+        numeric = losses.dtype.kind not in "OSU"  # objects and text
+        if len(losses) != self._loop.steps_per_call or not numeric:
+            found = f"{len(losses)} losses" if numeric else f"{value!r:.60}"
             raise FathomError(
-                f"runstep returned {len(losses)} losses for a call of {self._loop.steps_per_call} "
-                "steps: return what step(*batch) returns, or None"
+                f"runstep returned {found} for a call of {self._loop.steps_per_call} steps: return "
+                "what step(*batch) returns, or None"
             )
         return losses[begin : begin + count].tolist()
 
-    def _follow_up(self, before: int) -> int:
-        """Calls hooks and saves checkpoints for the steps that ran; returns ``steps_done``.
+    def _follow_up(self) -> None:
+        """Calls hooks and saves checkpoints for the steps that ran.
 
         ``runstep`` may have skipped the call's steps, or repeated them.
-
-        Args:
-            before: ``steps_done`` before the call.
         """
-        done, every = self._hooks.steps_done, self._loop.checkpoint_every
+        before, done = self._followed, self._hooks.steps_done
+        every = self._loop.checkpoint_every
         for i in range(before, done):
+            self._followed = i + 1
             self._hooks.end_step(i)
             if (i + 1) % self._loop.steps_per_epoch == 0:
                 self._hooks.end_epoch(i // self._loop.steps_per_epoch)
         if every and before // every != done // every:
             self._save()
-        return done
 
     def _save(self) -> None:
         steps_done = self._hooks.steps_done

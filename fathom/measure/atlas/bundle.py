@@ -19,7 +19,7 @@ from fathom.options import MODES
 from fathom.results.atlas import Bundle, Measured
 from fathom.results.characterization import Run
 from fathom.results.records import RunResult
-from fathom.results.steps import Steps, counted_steps
+from fathom.results.steps import Steps
 from fathom.system.environment import source
 
 _SAME_LOSS = 1e-3  # relative: first losses of one seed differ by rounding between machines
@@ -163,8 +163,7 @@ def _row(case: Sequence[Run], shares: Mapping[str, float]) -> Measured:
 
 def _by_call(steps: Steps) -> np.ndarray:
     """Returns the time of a counted step in each call, whose steps were timed together."""
-    numbers = counted_steps(steps.warmup, steps.first_of_shape)
-    return np.array([*{steps.call[i]: steps.seconds[i] for i in numbers}.values()])
+    return np.array([*{steps.call[i]: steps.seconds[i] for i in steps.numbers}.values()])
 
 
 def _result(run: Run) -> RunResult:

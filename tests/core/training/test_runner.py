@@ -188,6 +188,29 @@ def test_steps_that_runstep_skips_are_not_followed_up():
     assert checkpoints.saved == [3, 4]
 
 
+def test_a_step_after_which_runstep_is_interrupted_is_followed_up_by_the_next_run():
+    hooks, calls = Hooks(), itertools.count(1)
+    training = runner(hooks)
+
+    def interrupted(step, batch):
+        loss = step(*batch)
+        if next(calls) == 4:
+            raise KeyboardInterrupt
+        return loss
+
+    with pytest.raises(KeyboardInterrupt):
+        run(training, batches(), 6, runstep=interrupted)
+    assert hooks.calls == [("step", 0), ("step", 1), ("step", 2)]
+    run(training, batches(4), 1, first=4)
+    assert hooks.calls[3:] == [("step", 3), ("epoch", 0), ("step", 4)]
+
+
+@pytest.mark.parametrize("value", ["text", {"loss": 1.0}, object()])
+def test_what_is_no_loss_is_refused(value):
+    with pytest.raises(FathomError, match=r"runstep returned .* for a call of 1 steps: return"):
+        run(runner(Hooks()), batches(), 1, runstep=lambda step, batch: value)
+
+
 def test_steps_that_runstep_repeats_are_followed_up():
     hooks, checkpoints = Hooks(), Checkpoints()
     run(
