@@ -200,8 +200,8 @@ class DeepQ(nn.NeuralNetworkModel):
         """Returns the seconds of the emulator, acting, sampling and learning."""
         if self.forward_only:
             return {}
-        learning = self.sections.get("learning", 0.0) + sum(self.steps.seconds)
-        return self.agent.player.seconds | {"sampling": self.sampling_seconds, "learning": learning}
+        own = {"sampling": self.sampling_seconds, "learning": sum(self.steps.seconds)}
+        return self.agent.player.seconds | own
 
     # ---------------------------------------------------------------- learning
 
@@ -253,6 +253,8 @@ class DeepQ(nn.NeuralNetworkModel):
     def training_batches(self, first_step: int) -> Iterator[nn.Batch]:
         """Returns the endless stream of minibatches; before each of them the agent acts."""
         hyperparameters, agent = self.hyperparameters, self.agent
+        self.sampling_seconds = 0.0
+        agent.player.seconds = dict.fromkeys(agent.player.seconds, 0.0)
         if not agent.actions_taken:
             agent.player.begin()
         missing = hyperparameters.learning_starts - len(agent.memory)

@@ -437,7 +437,7 @@ class Workload(abc.ABC):
         """Called after the last step of each epoch, counting from 0; for schedules."""
 
     def section_times(self) -> dict[str, float]:
-        """Returns the seconds of additional sections of all runs so far, by name."""
+        """Returns the seconds of additional sections of the last run, by name."""
         return {}
 
     def generation(self) -> Generation | None:

@@ -199,6 +199,9 @@ def test_emulator_acting_sampling_and_learning_are_timed_apart():
     assert min(parts) > 0
     assert sum(parts) < result.sections.run
     assert result.sections.learning == pytest.approx(sum(result.steps.seconds))
+    again = model.run(n_steps=1).sections  # of this run alone
+    assert again.emulator + again.acting + again.sampling + again.learning < again.run
+    assert again.learning == pytest.approx(sum(model.steps.seconds))
 
 
 def test_a_resumed_run_acts_and_learns_as_the_uninterrupted_one(tmp_path):

@@ -102,6 +102,7 @@ class GRPO(RotaryModel):
     def training_batches(self, first_step: int) -> Iterator[Tensors]:
         """Returns the endless stream of right answers, and then of sampled ones."""
         hyperparameters, supervised = self.hyperparameters, self.hyperparameters.supervised_steps
+        self._seconds = dict.fromkeys(SECTIONS, 0.0)
         if first_step < supervised:
             right = self._right_answers(first_step)
             yield from itertools.islice(right, supervised - first_step)
@@ -244,8 +245,7 @@ class GRPO(RotaryModel):
         supervised = max(0, self.hyperparameters.supervised_steps - self.steps.first)
         seconds = self.steps.seconds
         parts = {"supervised": sum(seconds[:supervised]), "update": sum(seconds[supervised:])}
-        before = {name: self.sections.get(name, 0.0) for name in parts}
-        return self._seconds | {name: before[name] + parts[name] for name in parts}
+        return self._seconds | parts
 
     # ---------------------------------------------------------------- an update
 
