@@ -244,8 +244,8 @@ class Runner:
 
         ``runstep`` may have skipped the call's steps, or repeated them.
         """
-        before, done = self._followed, self._hooks.steps_done
-        every = self._loop.checkpoint_every
+        done, every = self._hooks.steps_done, self._loop.checkpoint_every
+        self._followed = before = min(self._followed, done)  # it may have been restored
         for i in range(before, done):
             self._followed = i + 1
             self._hooks.end_step(i)

@@ -205,6 +205,16 @@ def test_a_step_after_which_runstep_is_interrupted_is_followed_up_by_the_next_ru
     assert hooks.calls[3:] == [("step", 3), ("epoch", 0), ("step", 4)]
 
 
+def test_steps_after_an_earlier_state_was_restored_are_followed_up():
+    hooks = Hooks()
+    training = runner(hooks)
+    run(training, batches(), 3)
+    hooks.counter.assign(1)
+    hooks.calls.clear()
+    run(training, batches(1), 2, first=1)
+    assert hooks.calls == [("step", 1), ("step", 2)]
+
+
 @pytest.mark.parametrize("value", ["text", {"loss": 1.0}, object()])
 def test_what_is_no_loss_is_refused(value):
     with pytest.raises(FathomError, match=r"runstep returned .* for a call of 1 steps: return"):
