@@ -71,7 +71,8 @@ class NeuralNetworkModel(Workload):
         runstep: the hook of the current run.
         progress: receives the current run's progress.
         history: curves noted by the workload: lists of (steps done, value) by name.
-        sections: seconds spent so far in each section, by name.
+        sections: seconds of each section, by name; of the last run.
+        ended: how the last run ended: ``complete``, ``interrupted``, or the error.
         steps: the record of the last run, even if it ended early.
 
     Raises:

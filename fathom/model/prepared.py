@@ -204,6 +204,16 @@ def _in_phases(model: Workload, phases: Phases, *inputs: tf.Tensor) -> Nest:
     return outputs
 
 
+def _of_precision(model: Workload, variables: Variables) -> list[str]:
+    """Returns the names of the variables that belong to a training's precision."""
+    if not (optimizer := model.built.optimizer):
+        return []
+    scale = optimizer.loss_scale.variables if optimizer.loss_scale else ()
+    formats = model.built.simulation.variables.values() if model.built.simulation else ()
+    own = {id(variable) for variable in (*scale, *formats)}
+    return [name for name, variable in variables.items() if id(variable) in own]
+
+
 def _open_checkpoints(
     model: Workload, variables: Variables, settings: options.Setup
 ) -> Checkpoints | None:
@@ -214,13 +224,9 @@ def _open_checkpoints(
     compared |= {"seed": model.execution.seed, "precision": model.execution.computed_in}
     compared |= {"data": os.path.realpath(model.source.directory)}
     simulation = None if model.forward_only else model.built.simulation
-    scale = model.built.optimizer.loss_scale if model.built.optimizer else None
-    formats = list(simulation.variables) if simulation else []
-    if scale:
-        own = {id(variable) for variable in (scale.value, scale.good_steps)}
-        formats += [name for name, variable in variables.items() if id(variable) in own]
     checkpoints = Checkpoints(
-        *(user_path(settings.checkpoint_dir), model.name, compared, variables), formats=formats
+        *(user_path(settings.checkpoint_dir), model.name, compared, variables),
+        formats=_of_precision(model, variables),
     )
     if not model.is_chief and not (settings.resume and checkpoints.latest):
         return None

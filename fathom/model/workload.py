@@ -72,8 +72,8 @@ class Workload(abc.ABC):
         forward_only: inference without labels, loss and optimizer; set in the ``Fwd`` twins.
         hyperparameters, run_options: their values.
         noise_step: selects a step's random numbers, int64.
-        execution, device, strategy, is_chief, notes, history, sections, steps, processor, meter:
-            as in ``NeuralNetworkModel``.
+        execution, device, strategy, is_chief, notes, history, sections, ended, steps, processor,
+            meter: as in ``NeuralNetworkModel``.
     """
 
     descriptor: ClassVar[Descriptor | None] = None

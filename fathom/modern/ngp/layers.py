@@ -13,7 +13,7 @@ _PRIMES = np.array([1, 2_654_435_761, 805_459_861], np.uint32).view(np.int32)  #
 
 
 def resolutions(levels: int, coarsest: int, finest: int) -> list[int]:
-    """Returns N_l = floor(N_min b^l), of several the last is N_max (equations 2 and 3)."""
+    """Returns N_l = floor(N_min b^l); of several, the last is N_max (equations 2 and 3)."""
     growth = (finest / coarsest) ** (1 / max(1, levels - 1))
     return [int(coarsest * growth**level + 1e-6) for level in range(levels)]  # 512, not 511.99
 

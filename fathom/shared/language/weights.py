@@ -13,8 +13,7 @@ import tensorflow as tf
 from fathom.errors import WRONG_JSON, FathomError, cause
 from fathom.system.files import read_file, require_regular
 
-# What configurations without rope_theta mean: those of Mixtral, and the others.
-_MIXTRALS_BASE, _BASE = 1e6, 1e4
+_BASES = {"llama": 1e4, "mixtral": 1e6}  # what configurations without rope_theta mean
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def load(folder: Path, weights: Iterable[Published], settings: Mapping[str, obje
 def _check_configuration(path: Path, settings: Mapping[str, object]) -> None:
     try:
         found = json.loads(read_file(path))
-        base = _MIXTRALS_BASE if found.get("model_type") == "mixtral" else _BASE
+        base = _BASES.get(found.get("model_type"), _BASES["llama"])
         found = {"rope_theta": base} | found | (found.get("rope_parameters") or {})
     except WRONG_JSON as error:
         raise FathomError(f"{path} is no network's configuration: {cause(error)}") from error
