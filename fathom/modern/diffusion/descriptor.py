@@ -28,9 +28,8 @@ DESCRIPTOR = Descriptor(
         "width": 16,
         "patch": 7,
         "sampling_steps": 3,
-        "classes": 10,
     },
-    size="classes",
+    size="layers",
     overfit={"learning_rate": 0.01, "width": 64, "patch": 4, "batch_size": 16},
     few_layers={"ZERO": 0.1},  # what starts at zero has no gradient to compare
 )
