@@ -15,7 +15,7 @@ from fathom.testing.descriptors import descriptor
         (
             "diffusion",
             {"size": "s", "patch": 2},
-            "of 32 x 32 x 4 of 10 classes, not MNIST's 28 x 28",
+            "of 32 x 32 x 4 of 1000 classes, not MNIST's 28 x 28",
         ),
         ("diffusion", {"classes": 9}, "of 28 x 28 x 1 of 9 classes, not MNIST's 28 x 28 x 1 of 10"),
         ("diffusion", {"classes": 20}, "of 20 classes, not MNIST's"),
