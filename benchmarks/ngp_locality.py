@@ -33,21 +33,18 @@ def count(options: dict[str, str]) -> None:
     model.build()
     encoding = model.network.get_layer("encoding")
     batches = next(model.training_batches(0))[0], next(model.inference_batches())[0]
-    lines = []
-    for positions in batches:
-        rows = encoding.corners(positions)[0].numpy().transpose(1, 2, 0)  # level, position, corner
-        first = np.cumsum([0, *encoding.sizes[:-1]])[:, None, None]
-        lines.append((rows - first) * model.hyperparameters.features * 4 // LINE)
     print(
         "level, resolution, entries, KiB, kind, then for random positions and for pixels in order:"
     )
     print("lines a position, look-ups of a line not touched before")
-    for level, size in enumerate(encoding.sizes):
-        kind = "dense" if level < encoding.dense_levels else "hashed"
-        resolution = encoding.get_config()["resolutions"][level]
-        kibibytes = size * model.hyperparameters.features * 4 / 1024
-        words = [str(level), str(resolution), f"{size:,}", f"{kibibytes:.1f}", kind]
-        for each in (batch[level] for batch in lines):
+    for level, cells in enumerate(encoding.get_config()["resolutions"]):
+        entries, features = encoding.tables[level].shape
+        kind = "dense" if entries == (cells + 1) ** 2 else "hashed"
+        kibibytes = entries * features * 4 / 1024
+        words = [str(level), str(cells), f"{entries:,}", f"{kibibytes:.1f}", kind]
+        for positions in batches:
+            corners = encoding.corners(positions, cells)
+            each = np.stack([row.numpy() for row, _ in corners], 1) * features * 4 // LINE
             ordered = np.sort(each, axis=1)
             words.append(f"{1 + (np.diff(ordered, axis=1) != 0).sum(axis=1).mean():.2f}")
             words.append(f"{len(np.unique(each)) / each.size:.2%}")

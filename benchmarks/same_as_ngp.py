@@ -18,7 +18,7 @@ import torch
 from fathom import workloads
 from fathom.modern.ngp.layers import resolutions
 
-STEPS = 3
+STEPS, MATRICES = 3, 3
 SIZES = {"log2_table": 11, "batch_size": 512}  # tables that positions share, and leave unread
 
 
@@ -59,6 +59,11 @@ def whole(tensors: list[torch.Tensor]) -> list[np.ndarray]:
     return [table, *(matrix.T for matrix in matrices)]
 
 
+def joined(ours: list[np.ndarray]) -> list[np.ndarray]:
+    """Returns the tables of all levels as one, and the matrices."""
+    return [np.concatenate(ours[:-MATRICES]), *ours[-MATRICES:]]
+
+
 def greatest(ours: list[np.ndarray], theirs: list[np.ndarray]) -> float:
     """Returns the greatest difference of any pair."""
     return max(map(difference, ours, theirs))
@@ -73,12 +78,13 @@ def main() -> None:
     sizes = resolutions(h.levels, h.coarsest, h.finest)
     theirs = pytorch_ngp.HashNetwork(sizes, 2**h.log2_table, h.features, h.hidden_units)
     encoding, variables = model.network.get_layer("encoding"), model.network.trainable_variables
-    encoding.table.assign(tf.random.stateless_uniform(encoding.table.shape, [0, 1], -0.5, 0.5))
+    for level, table in enumerate(encoding.tables):
+        table.assign(tf.random.stateless_uniform(table.shape, [level, 1], -0.5, 0.5))
     parameters = list(theirs.parameters())
     with torch.no_grad():
-        for ours, parameter in zip(variables, parameters, strict=True):
-            value = torch.tensor(ours.numpy())
-            parameter.copy_(value if parameter is theirs.table else value.T)
+        values = joined([variable.numpy() for variable in variables])
+        for value, parameter in zip(values, parameters, strict=True):
+            parameter.copy_(torch.tensor(value if parameter is theirs.table else value.T))
     batches, adam = model.training_batches(0), Adam(parameters)
     for step in range(STEPS):
         positions, colours = next(batches)
@@ -96,12 +102,12 @@ def main() -> None:
             "encoding": difference(encoding(positions).numpy(), encoded.detach().numpy()),
             "outputs": difference(own_found.numpy(), found.detach().numpy()),
             "loss": abs(float(own_loss) / float(loss.detach()) - 1),
-            "gradients": greatest(own_slopes, whole([p.grad for p in parameters])),
+            "gradients": greatest(joined(own_slopes), whole([p.grad for p in parameters])),
         }
-        before = [variable.numpy() for variable in variables], whole(parameters)
+        before = joined([variable.numpy() for variable in variables]), whole(parameters)
         adam.step()
         model.compiled.step.call(positions, colours)
-        after = [variable.numpy() for variable in variables], whole(parameters)
+        after = joined([variable.numpy() for variable in variables]), whole(parameters)
         moves = [
             [new - old for new, old in zip(*each, strict=True)]
             for each in zip(after, before, strict=True)

@@ -1,6 +1,9 @@
 """The multiresolution hash encoding: section 3 of Mueller et al. 2022."""
 
+import functools
 import itertools
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -21,73 +24,69 @@ def resolutions(levels: int, coarsest: int, finest: int) -> list[int]:
 class HashEncoding(Layer):
     """Features of a position: learned at the corners of grids, and interpolated between them.
 
-    The features of all levels lie one after another in one variable: one look-up reads all. A level
-    whose corners do not fit into its table shares entries by a hash, whose collisions are not
-    resolved. The gradient is sparse.
+    Each level has a table of its own: it fits into a core's cache where the tables of all do not,
+    and one level does not wait for another. A level whose corners do not fit into its table shares
+    entries by a hash, whose collisions are not resolved. The gradients are sparse.
 
     Args:
         resolutions: cells along each axis, by level.
         entries: of a level's table at most; a power of two.
         features: of an entry.
-        seed: of the initial values, uniform within 1e-4 (section 4).
+        seeds: of the initial values, by level; uniform within 1e-4 (section 4).
     """
 
     def __init__(
-        self, resolutions: list[int], entries: int, features: int, seed: int, **options: Any
+        self, resolutions: list[int], entries: int, features: int, seeds: list[int], **options: Any
     ) -> None:
         super().__init__(autocast=False, **options)  # positions need float32
         self._resolutions, self._entries = resolutions, entries
-        self._features, self._seed = features, seed
+        self._features, self._seeds = features, seeds
 
     def build(self, shape: tuple[int, ...]) -> None:
         """Creates the tables for positions [batch, axes], of one to three axes."""
-        corners = [(n + 1) ** shape[-1] for n in self._resolutions]
-        self.dense_levels = sum(count <= self._entries for count in corners)
-        self.sizes = [min(count, self._entries) for count in corners]
-        self.table = self.add_weight(
-            shape=(sum(self.sizes), self._features),
-            initializer=keras.initializers.RandomUniform(-1e-4, 1e-4, self._seed),
-            autocast=False,  # else the whole table is converted in each step
-            name="table",
-        )
+        self.tables = []
+        for level, (cells, seed) in enumerate(zip(self._resolutions, self._seeds, strict=True)):
+            entries = min((cells + 1) ** shape[-1], self._entries)
+            table = self.add_weight(
+                shape=(entries, self._features),
+                initializer=keras.initializers.RandomUniform(-1e-4, 1e-4, seed),
+                autocast=False,  # else the whole table is converted in each step
+                name=f"table{level}",
+            )
+            self.tables.append(table)
 
     def call(self, positions: tf.Tensor) -> tf.Tensor:
         """Encodes float32 [batch, axes], each in [0, 1]; returns [batch, levels * features]."""
-        rows, weights = self.corners(positions)
-        found = tf.gather(self.table.value, rows)  # [corners, levels, batch, features]
-        mixed = tf.reduce_sum(found * weights[..., None], 0)
-        width = len(self._resolutions) * self._features
-        encoded = tf.reshape(tf.transpose(mixed, [1, 0, 2]), [-1, width])
-        return tf.cast(encoded, self.compute_dtype)
+        encoded = []
+        for cells, table in zip(self._resolutions, self.tables, strict=True):
+            corners = self.corners(positions, cells)
+            encoded.append(sum(tf.gather(table.value, i) * part[:, None] for i, part in corners))
+        return tf.cast(tf.concat(encoded, 1), self.compute_dtype)
 
-    def corners(self, positions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the rows of the corners around positions, and their weights.
+    def corners(self, positions: tf.Tensor, cells: int) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+        """Yields the entries of each corner around positions, and the corner's weights.
 
         Args:
             positions: float32 [batch, axes].
+            cells: of the level, along each axis.
 
-        Returns:
-            int32 and float32, both [corners, levels, batch].
+        Yields:
+            int32 and float32, both [batch].
         """
-        cells = tf.constant(self._resolutions, tf.float32)[:, None]
-        scaled = tf.transpose(positions)[:, None] * cells  # [axes, levels, batch]
-        low = tf.minimum(tf.floor(scaled), cells - 1)  # 1 is in the last cell
-        part, low = scaled - low, tf.cast(low, tf.int32)
-        rows, weights = [], []
-        for corner in itertools.product((0, 1), repeat=positions.shape[-1]):
-            rows.append(self._rows([low[axis] + step for axis, step in enumerate(corner)]))
-            factors = [part[i] if step else 1 - part[i] for i, step in enumerate(corner)]
-            weights.append(tf.reduce_prod(factors, 0))
-        return tf.stack(rows), tf.stack(weights)
+        scaled = tf.unstack(positions * float(cells), axis=1)
+        low = [tf.minimum(tf.floor(x), cells - 1) for x in scaled]  # 1 is in the last cell
+        for steps in itertools.product((0, 1), repeat=len(scaled)):
+            places = [first + step for first, step in zip(low, steps, strict=True)]
+            parts = [1 - tf.abs(x - place) for x, place in zip(scaled, places, strict=True)]
+            yield (
+                self._entry([tf.cast(place, tf.int32) for place in places], cells),
+                math.prod(parts),
+            )
 
-    def _rows(self, places: list[tf.Tensor]) -> tf.Tensor:
-        """Returns the rows of corners; their places along each axis are int32 [levels, batch]."""
-        dense = self.dense_levels
-        sides = np.array(self._resolutions[:dense], np.int32)[:, None] + 1
-        number = sum(place[:dense] * sides**axis for axis, place in enumerate(places))
-        hashed = places[0][dense:]
-        for place, prime in zip(places[1:], _PRIMES[1:], strict=False):
-            hashed = tf.bitwise.bitwise_xor(hashed, place[dense:] * prime)  # modulo 2^32
-        hashed = tf.bitwise.bitwise_and(hashed, self._entries - 1)
-        first = np.cumsum([0, *self.sizes[:-1]], dtype=np.int32)[:, None]
-        return tf.concat([number, hashed], 0) + first
+    def _entry(self, places: list[tf.Tensor], cells: int) -> tf.Tensor:
+        """Returns a level's entries of corners; their places along each axis are int32 [batch]."""
+        if (cells + 1) ** len(places) <= self._entries:
+            return sum(place * (cells + 1) ** axis for axis, place in enumerate(places))
+        products = (place * prime for place, prime in zip(places, _PRIMES, strict=False))
+        hashed = functools.reduce(tf.bitwise.bitwise_xor, products)  # modulo 2^32
+        return tf.bitwise.bitwise_and(hashed, self._entries - 1)

@@ -92,7 +92,7 @@ class NGP(nn.NeuralNetworkModel):
             resolutions(sizes.levels, sizes.coarsest, sizes.finest),
             2**sizes.log2_table,
             sizes.features,
-            self.new_seed(),
+            [self.new_seed() for _ in range(sizes.levels)],
             name="encoding",
         )(positions)
         for i in (1, 2):

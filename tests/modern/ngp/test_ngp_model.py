@@ -23,11 +23,10 @@ def model():
 
 def encoded(position, sizes, entries, tables):
     """Returns the features of one position, by equations 2 to 4 in integers of any size."""
-    features, first = [], 0
-    for n in sizes:
-        count = min((n + 1) ** len(position), entries)
+    features = []
+    for n, table in zip(sizes, tables, strict=True):
         cell = [min(int(x * n), n - 1) for x in position]
-        mixed = np.zeros(tables.shape[1])
+        mixed = np.zeros(table.shape[1])
         for corner in itertools.product((0, 1), repeat=len(position)):
             place = [c + step for c, step in zip(cell, corner, strict=True)]
             if (n + 1) ** len(position) <= entries:
@@ -39,24 +38,24 @@ def encoded(position, sizes, entries, tables):
                 row %= entries
             parts = [x * n - c for x, c in zip(position, cell, strict=True)]
             weight = np.prod([p if s else 1 - p for p, s in zip(parts, corner, strict=True)])
-            mixed += weight * tables[first + row]
+            mixed += weight * table[row]
         features += list(mixed)
-        first += count
     return features
 
 
 @pytest.mark.parametrize("axes", [2, 3])
 def test_the_encoding_is_that_of_the_paper(axes):
     sizes = resolutions(6, 4, 100)
-    layer = HashEncoding(sizes, 2**9, 2, seed=0)
+    layer = HashEncoding(sizes, 2**9, 2, seeds=list(range(6)))
     rng = np.random.default_rng(0)
     positions = np.concatenate([rng.random((20, axes)), np.zeros((1, axes)), np.ones((1, axes))])
     positions = positions.astype(np.float32)
     layer(positions)
-    table = rng.normal(size=layer.table.shape)
-    layer.table.assign(table)
-    assert 0 < layer.dense_levels < 6
-    expected = [encoded([float(x) for x in each], sizes, 2**9, table) for each in positions]
+    tables = [rng.normal(size=table.shape) for table in layer.tables]
+    for variable, table in zip(layer.tables, tables, strict=True):
+        variable.assign(table)
+    assert 0 < sum(len(table) < 2**9 for table in tables) < 6
+    expected = [encoded([float(x) for x in each], sizes, 2**9, tables) for each in positions]
     np.testing.assert_allclose(layer(positions), expected, atol=2e-4)
 
 
@@ -78,9 +77,10 @@ def test_the_network_is_that_of_the_paper(model):
 def test_the_tables_begin_near_zero():
     model = NGP("/cpu:0", {})
     model.build()
-    table = model.network.get_layer("encoding").table.numpy()
-    assert 0.99e-4 < np.abs(table).max() <= 1e-4
-    assert table.shape == (234_692, 2)
+    tables = [table.numpy() for table in model.network.get_layer("encoding").tables]
+    assert all(0.9e-4 < np.abs(table).max() <= 1e-4 for table in tables)
+    assert np.concatenate(tables).shape == (234_692, 2)
+    assert np.any(tables[-1] != tables[-2])
 
 
 def test_values_without_gradient_keep_their_moments():
@@ -101,16 +101,18 @@ def test_values_without_gradient_keep_their_moments():
 
 def test_a_step_touches_only_the_entries_that_were_read(model):
     encoding = model.network.get_layer("encoding")
-    before = encoding.table.numpy()
+    before = [table.numpy() for table in encoding.tables]
     seen = []
     model.run(
         runstep=lambda step, batch: (seen.append(batch[0]), step(*batch))[1], n_steps=1, warmup=0
     )
-    rows, weights = encoding.corners(seen[0])
-    read = set(rows.numpy()[weights.numpy() > 0].tolist())
-    changed = set(np.flatnonzero((encoding.table.numpy() != before).any(axis=1)))
-    assert changed <= read
-    assert len(changed) > 0.9 * len(read)
+    sizes = encoding.get_config()["resolutions"]
+    for cells, table, old in zip(sizes, encoding.tables, before, strict=True):
+        corners = list(encoding.corners(seen[0], cells))
+        read = {entry for entries, _ in corners for entry in entries.numpy()}
+        changed = set(np.flatnonzero((table.numpy() != old).any(axis=1)))
+        assert changed <= read
+        assert len(changed) > 0.9 * len(read)
 
 
 def test_positions_follow_the_seed_and_the_step(model):
