@@ -43,8 +43,8 @@ def count(options: dict[str, str]) -> None:
         kibibytes = entries * features * 4 / 1024
         words = [str(level), str(cells), f"{entries:,}", f"{kibibytes:.1f}", kind]
         for positions in batches:
-            corners = encoding.corners(positions, cells)
-            each = np.stack([row.numpy() for row, _ in corners], 1) * features * 4 // LINE
+            found = encoding.corners(positions, cells)[0].numpy().T  # [position, corner]
+            each = found * features * 4 // LINE
             ordered = np.sort(each, axis=1)
             words.append(f"{1 + (np.diff(ordered, axis=1) != 0).sum(axis=1).mean():.2f}")
             words.append(f"{len(np.unique(each)) / each.size:.2%}")

@@ -2,8 +2,6 @@
 
 import functools
 import itertools
-import math
-from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -59,34 +57,30 @@ class HashEncoding(Layer):
         """Encodes float32 [batch, axes], each in [0, 1]; returns [batch, levels * features]."""
         encoded = []
         for cells, table in zip(self._resolutions, self.tables, strict=True):
-            corners = self.corners(positions, cells)
-            encoded.append(sum(tf.gather(table.value, i) * part[:, None] for i, part in corners))
+            entries, weights = self.corners(positions, cells)
+            found = tf.gather(table.value, entries)  # [corners, batch, features]
+            encoded.append(tf.reduce_sum(found * weights[..., None], 0))
         return tf.cast(tf.concat(encoded, 1), self.compute_dtype)
 
-    def corners(self, positions: tf.Tensor, cells: int) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
-        """Yields the entries of each corner around positions, and the corner's weights.
+    def corners(self, positions: tf.Tensor, cells: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the entries of the corners around positions in a level, and their weights.
 
         Args:
             positions: float32 [batch, axes].
             cells: of the level, along each axis.
 
-        Yields:
-            int32 and float32, both [batch].
+        Returns:
+            int32 and float32, both [corners, batch].
         """
         scaled = tf.unstack(positions * float(cells), axis=1)
-        low = [tf.minimum(tf.floor(x), cells - 1) for x in scaled]  # 1 is in the last cell
-        for steps in itertools.product((0, 1), repeat=len(scaled)):
-            places = [first + step for first, step in zip(low, steps, strict=True)]
-            parts = [1 - tf.abs(x - place) for x, place in zip(scaled, places, strict=True)]
-            yield (
-                self._entry([tf.cast(place, tf.int32) for place in places], cells),
-                math.prod(parts),
-            )
-
-    def _entry(self, places: list[tf.Tensor], cells: int) -> tf.Tensor:
-        """Returns a level's entries of corners; their places along each axis are int32 [batch]."""
+        steps = np.array([*itertools.product((0, 1), repeat=len(scaled))], np.float32).T
+        places, weights = [], 1.0
+        for x, step in zip(scaled, steps[..., None], strict=True):
+            place = tf.minimum(tf.floor(x), cells - 1) + step  # 1 is in the last cell
+            places.append(tf.cast(place, tf.int32))
+            weights *= 1 - tf.abs(x - place)
         if (cells + 1) ** len(places) <= self._entries:
-            return sum(place * (cells + 1) ** axis for axis, place in enumerate(places))
+            return sum(place * (cells + 1) ** axis for axis, place in enumerate(places)), weights
         products = (place * prime for place, prime in zip(places, _PRIMES, strict=False))
         hashed = functools.reduce(tf.bitwise.bitwise_xor, products)  # modulo 2^32
-        return tf.bitwise.bitwise_and(hashed, self._entries - 1)
+        return tf.bitwise.bitwise_and(hashed, self._entries - 1), weights
