@@ -18,7 +18,8 @@ import torch
 from fathom import workloads
 from fathom.modern.ngp.layers import resolutions
 
-STEPS, MATRICES = 3, 3
+STEPS = 3
+MATRICES = 3  # of the network, after the tables
 SIZES = {"log2_table": 11, "batch_size": 512}  # tables that positions share, and leave unread
 
 

@@ -22,9 +22,9 @@ def resolutions(levels: int, coarsest: int, finest: int) -> list[int]:
 class HashEncoding(Layer):
     """Features of a position: learned at the corners of grids, and interpolated between them.
 
-    Each level has a table of its own: it fits into a core's cache where the tables of all do not,
-    and one level does not wait for another. A level whose corners do not fit into its table shares
-    entries by a hash, whose collisions are not resolved. The gradients are sparse.
+    Each level has a table of its own (figure 3), so that levels can be computed at once. A level
+    whose corners do not fit into its table shares entries by a hash, whose collisions are not
+    resolved. The gradients are sparse.
 
     Args:
         resolutions: cells along each axis, by level.

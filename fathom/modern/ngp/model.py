@@ -67,7 +67,7 @@ class NGP(nn.NeuralNetworkModel):
     hyperparameters: NGPHyperparameters
     example = "positions"
     default_steps = 300
-    default_xla = "step"  # one loop of hashing, gathering and interpolating: docs/workloads/ngp.md
+    default_xla = "step"  # loops of hashing, gathering and interpolating: docs/workloads/ngp.md
 
     def load_data(self) -> None:
         """Reads the image."""
